@@ -58,7 +58,7 @@ agrees() {
 }
 keeps="--keep-best --checkpoint $dir --keep 1"
 for start in "$ddprun -n 2 trainer" "$ddprun -n 4 trainer --zero 0" "$trainer --mode dp --replicas 2" \
-    "$ddprun -n 2 trainer --no-shared-weights --checkpoint-every 7"; do
+    "$ddprun -n 2 trainer --checkpoint-every 7"; do
     rm -rf "$dir"
     agrees "${start#"$top/"}" $start $ends $keeps
 done

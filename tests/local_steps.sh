@@ -20,12 +20,12 @@ same "1 worker, its own average" "$ddprun" -n 1 trainer $mlp --no-eval --sync-ev
 
 # The same bits again, with any look at the average; other ones than DDP's.
 for workers in 2 3; do
-    for options in "--sync-every 4" "--sync-every 3 --local-from 5 --sync-state --optimizer adam --clip-grad-norm 0.1" \
+    for options in "--sync-every 4" "--sync-every 3 --local-from 5 --optimizer adam --clip-grad-norm 0.1" \
         "--sync-every 4 --outer-lr 0.7 --outer-momentum 0.9"; do
         first=
         set -- "$ddprun" -n $workers trainer $mlp $options
         same "$workers workers $options" "$@" --no-eval
-        same "$workers workers $options, evaluated" "$@" --eval-every 1 --verbose --check-replicas 1
+        same "$workers workers $options, evaluated" "$@" --eval-every 1 --verbose
         cp "$work/first" "$work/local"
         first=
         same "$workers workers, DDP" "$ddprun" -n $workers trainer $mlp --no-eval
@@ -87,7 +87,7 @@ grep -q '1 of 1 updates were skipped' "$work/out" || fail "nothing was left out:
 
 # A run that was interrupted, at a synchronisation (8) and between two (6, 10), ends in the same bits: for each kind of state.
 for options in "--optimizer adam --sync-every 4" "--sync-every 4 --local-from 2 --outer-lr 0.7 --outer-momentum 0.9" \
-    "--optimizer adam --sync-every 4 --sync-state" "--model resnet --size 20 --sync-every 4" "--sync-every 4 --dtype bf16"; do
+    "--model resnet --size 20 --sync-every 4" "--sync-every 4 --dtype bf16"; do
     first=
     set -- "$ddprun" -n 2 trainer $mlp --no-eval --schedule constant $options
     [ "${options#--model}" = "$options" ] || set -- "$ddprun" -n 2 trainer ${mlp#--model mlp --hidden 24} --no-eval --schedule constant $options
@@ -128,9 +128,8 @@ set -- "$ddprun" -n 2 trainer $mlp
 refused '--sync-every 0: ' "$@" --sync-every 0
 refused '--sync-every 99999999999999999999: ' "$@" --sync-every 99999999999999999999
 refused '--sync-every 4: each worker .*--zero 0' "$@" --sync-every 4 --zero 1
-refused '--sync-every 4: each worker .*leave --shared-weights out' "$@" --sync-every 4 --shared-weights
 refused '--sync-every 4 and --sync-batch-norm' "$@" --sync-every 4 --sync-batch-norm
-for option in "--local-from 3" --sync-state "--outer-lr 1" "--outer-momentum 0"; do
+for option in "--local-from 3" "--outer-lr 1" "--outer-momentum 0"; do
     refused "${option%% *} needs --sync-every H, with H above 1" "$@" $option
     refused "${option%% *} needs --sync-every H, with H above 1" "$@" --sync-every 1 $option
 done

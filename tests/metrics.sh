@@ -21,8 +21,6 @@ expect "plan of two workers" 0 '^workers  2 workers' "$ddprun" -n 2 $article --p
 expect "summary" 0 '^speed    12 steps in [0-9.]+ s, [0-9.]+ [kMG]?FLOP/s of the model$' $article
 grep -qE '^memory   [0-9.]+ MB at the peak of a worker: [0-9.]+ k?B as planned, data' "$work/out" ||
     fail "summary: no memory"
-expect "share of the peak" 0 '^speed .*: [0-9]+ % of [0-9.]+ [MGT]FLOP/s$' "$ddprun" -n 2 $article --mfu --log "$work/log"
-grep -q '"share_of_peak":[0-9]' "$work/log" || fail "share of the peak: not in the log"
 
 # The loss of an evaluation is the mean over samples, however many a worker and a batch have: that of the same samples in
 # training, with nothing learned.

@@ -78,7 +78,7 @@ for file in "$work/d/x" "$work/link/../d/./x" "$work/link/x"; do
     for made in no yes; do
         one log trace "$t --log $work/d/x --trace $file"
         one save log "$t --log $work/d/x --save $file"
-        one save export "$gpt2 --save $work/d/x --export $file --export-format hf"
+        one save export "$gpt2 --save $work/d/x --export $file,format=hf"
         one save trace "$ddprun -n 2 $t --save $work/d/x --trace $file"
         [ $made = yes ] || : >"$work/d/x"
     done

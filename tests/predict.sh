@@ -27,7 +27,7 @@ ways() {
     "$@" $t
     "$@" $t --mode dp --replicas 2
     "$@" "$ddprun" -n 2 $t
-    "$@" "$ddprun" -n 3 $t --zero 0 --no-shared-weights
+    "$@" "$ddprun" -n 3 $t --zero 0
     "$@" $t --acc-steps 3 --lanes 1 --batch-size 7 --optimizer adamw
 }
 evaluates() {
@@ -58,7 +58,7 @@ alone() { # WAY: with $options, which end the command line of a training on othe
     figures | cmp -s - "$work/figures" || fail "a training's $options: $(figures)"
     ! grep -q warning "$work/out" || fail "a training's $options: $(cat "$work/out")"
 }
-for options in "--sync-batch-norm" "--zero 1 --shared-weights --bucket-mb 3" "--global-batch 10 --batch-size 5" \
+for options in "--sync-batch-norm" "--zero 1 --bucket-mb 3" "--global-batch 10 --batch-size 5" \
     "--global-batch 7 --acc-steps 7" "--warmup-steps 1000"; do
     ways alone
 done

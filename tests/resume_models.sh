@@ -37,8 +37,8 @@ model() {
     options="$* --global-batch 16 --batch-size 2 --seed 5 --no-eval --quiet"
     # shellcheck disable=SC2086 # options
     "$trainer" $options --threads 1 --save "$work/reference" || fail "$model: exit code $?"
-    set -- "ddprun -n 2 trainer --zero 0" "trainer --mode dp --replicas 2" "ddprun -n 4 trainer --no-shared-weights --bucket-mb 0.02" \
-        "ddprun -n 2 trainer --no-shared-weights --bucket-mb 0.05" "ddprun -n 2 trainer" trainer
+    set -- "ddprun -n 2 trainer --zero 0" "trainer --mode dp --replicas 2" "ddprun -n 4 trainer --bucket-mb 0.02" \
+        "ddprun -n 2 trainer --bucket-mb 0.05" "ddprun -n 2 trainer" trainer
     first=$1
     for written; do
         rm -rf "$work/dir"

@@ -28,7 +28,6 @@ set -- $common --steps 20 --hidden 200,33,17 --optimizer adamw --clip-grad-norm 
 same "update: 1 worker x 8" "$trainer" "$@"
 for workers in 2 8; do
     same "update: $workers workers, small buckets" "$ddprun" -n $workers trainer "$@" --bucket-mb 0.03
-    same "update: $workers workers, weights of their own" "$ddprun" -n $workers trainer "$@" --no-shared-weights --bucket-mb 0.1
     same "update: $workers replicas" "$ddprun" -n $workers trainer "$@" --zero 0 --bucket-mb 0.1
 done
 same "update: dp, 4 replicas x 2" "$trainer" --mode dp --replicas 4 "$@"
@@ -36,7 +35,6 @@ first=
 set -- $common --steps 10 --optimizer adam --weight-decay 0.1
 same "adam: 1 worker x 8" "$trainer" "$@"
 same "adam: 4 workers x 2" "$ddprun" -n 4 trainer "$@"
-same "adam: 4 workers, weights of their own" "$ddprun" -n 4 trainer "$@" --no-shared-weights
 same "adam: 4 replicas" "$ddprun" -n 4 trainer "$@" --zero 0
 # Images changed at random, read by more than one thread.
 first=

@@ -16,15 +16,14 @@ same "mlp: accumulation" "$trainer" $mlp $few --steps 5
 same "mlp: 1 x 4" "$ddprun" -n 4 "$trainer" $mlp $few --steps 5
 same "mlp: 2 x 2" nodes 2 2 "$trainer" $mlp $few --steps 5 --bucket-mb 0.01
 same "mlp: 4 x 1" nodes 4 1 "$trainer" $mlp $few --steps 5
-same "mlp: 2 x 2, weights of their own" nodes 2 2 "$trainer" $mlp $few --steps 5 --no-shared-weights --bucket-mb 0.01
-same "mlp: 2 x 2, replicas" nodes 2 2 "$trainer" $mlp $few --steps 5 --zero 0 --check-replicas 1
+same "mlp: 2 x 2, replicas" nodes 2 2 "$trainer" $mlp $few --steps 5 --zero 0
 same "mlp: 2 x 4" nodes 2 4 "$trainer" $mlp $few --steps 5
 for FROZEN in f32 bf16; do
     export FROZEN
     first=
     frozen="$top/frozen_client --data $work/text --seq-len 12"
     same "$FROZEN frozen: accumulation" $frozen $few --steps 3
-    same "$FROZEN frozen: 2 x 2" nodes 2 2 $frozen $few --steps 3 --check-replicas 1
+    same "$FROZEN frozen: 2 x 2" nodes 2 2 $frozen $few --steps 3
     same "$FROZEN frozen: 4 x 1" nodes 4 1 $frozen $few --steps 3
     same "$FROZEN frozen: a pipeline over 2 nodes" nodes 2 1 $frozen $few --steps 3 --mode pipeline --stages 2 --lanes 8
 done
@@ -36,7 +35,7 @@ same "cnn: 4 x 1, replicas" nodes 4 1 "$trainer" $cnn $few --steps 3 --zero 0
 first=
 same "gpt2 in bf16: accumulation" "$trainer" $gpt2 --dtype bf16 $few --steps 3
 same "gpt2 in bf16: 2 x 2" nodes 2 2 "$trainer" $gpt2 --dtype bf16 $few --steps 3
-same "gpt2 in bf16: 4 x 1" nodes 4 1 "$trainer" $gpt2 --dtype bf16 $few --steps 3 --no-shared-weights
+same "gpt2 in bf16: 4 x 1" nodes 4 1 "$trainer" $gpt2 --dtype bf16 $few --steps 3
 first=
 same "own data: accumulation" "$top/own_data_tool" numbers $few --epochs 2
 same "own data: 2 x 2" nodes 2 2 "$top/own_data_tool" numbers $few --epochs 2

@@ -100,7 +100,7 @@ static enum ddp_status unknown_name(const struct ddp_option *table, const char *
     size_t least = 3; /* two slips of the finger */
     for (const struct ddp_option *row = table; row->name; row++) {
         size_t d = distance(row->name, text, length);
-        if (d < least && 2 * d < length) {
+        if (!row->gone && d < least && 2 * d < length) {
             least = d;
             best = row->name;
         }
@@ -210,6 +210,9 @@ static enum ddp_status apply(struct parse *parse, const struct ddp_option *row, 
 {
     char shown[256];
     const bool wanted = takes_value(row);
+    if (row->gone)
+        return ddp_fail(DDP_ERR_INVALID, "%.*s is no option any more: %s", name_length, name,
+                        row->gone);
     if (!wanted && value)
         return ddp_fail(DDP_ERR_INVALID, "%.*s: takes no value", name_length, name);
     if (wanted && !value && parse->next < parse->argc)
@@ -237,7 +240,7 @@ static enum ddp_status parse_long(struct parse *parse, const char *arg)
         return apply(parse, row, true, arg, (int)length + 2, value);
     if (length > 3 && same_name("no-", text, 3))
         row = resolve(parse->table, find_name(parse->table, text + 3, length - 3));
-    if (!row || row->type != DDP_OPTION_FLAG || !row->negatable)
+    if (!row || (!row->gone && (row->type != DDP_OPTION_FLAG || !row->negatable)))
         return unknown_name(parse->table, text, length);
     return apply(parse, row, false, arg, (int)length + 2, value);
 }
@@ -454,13 +457,27 @@ void ddp_options_help(const struct ddp_option *table, FILE *out)
     }
 }
 
+/* Without what stands in parentheses. */
+static void leave_out_asides(const char *help, char *text, size_t size)
+{
+    size_t used = 0;
+    for (int inside = 0; *help && used + 1 < size; help++) {
+        inside += *help == '(';
+        if (inside == 0 && !(*help == ' ' && help[1] == '('))
+            text[used++] = *help;
+        inside -= *help == ')';
+    }
+    text[used] = '\0';
+}
+
 void ddp_options_help_short(const struct ddp_option *table, FILE *out)
 {
-    char words[256];
+    char words[256], help[512];
     const int width = help_width(out);
     for (const struct ddp_option *row = table; row->name; row++)
         if (row->example) {
             snprintf(words, sizeof words, "  %s", row->example);
-            print_row(out, words, row->help, width);
+            leave_out_asides(row->help, help, sizeof help);
+            print_row(out, words, help, width);
         }
 }

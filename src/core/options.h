@@ -30,6 +30,7 @@ struct ddp_option {
     const char *help;     /* one sentence, no full stop; NULL: an alias, not in --help */
     const char *example;  /* "--batch-size 32": the short help shows the row; NULL: it does not */
     const char *section;  /* starts a new section in --help; NULL: the same section */
+    const char *gone;     /* an option of earlier versions: what to use now; the rest is unused */
     const char *alias_of; /* the name of the row that this is another spelling of; the rest is
                              unused then */
     /* CUSTOM (value is NULL for a flag-like use: argument == NULL). Gets what stands at the offset,
@@ -64,6 +65,10 @@ struct ddp_option {
     .argument = word
 #define OPTION_CUSTOM(title, reader, word)                                                         \
     .name = title, .type = DDP_OPTION_CUSTOM, .read = reader, .argument = word
+#define OPTION_GONE(title, instead)                                                                \
+    {                                                                                              \
+        .name = title, .gone = instead                                                             \
+    }
 #define OPTION_CUSTOM_AT(title, member, reader, word)                                              \
     OPTION_CUSTOM(title, reader, word), .offset = offsetof(OPTION_STRUCT, member)
 
@@ -107,7 +112,7 @@ bool ddp_option_list(const char *value, int most, int64_t min, int64_t max, bool
  * allows, from 40 to 100 columns, otherwise 80. */
 void ddp_options_help(const struct ddp_option *table, FILE *out);
 
-/* The same of the rows with an example, which stands before the help. */
+/* The same of the rows with an example, which stands before the help without its asides. */
 void ddp_options_help_short(const struct ddp_option *table, FILE *out);
 
 #endif

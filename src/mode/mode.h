@@ -25,7 +25,6 @@ struct ddp_mode_local {
     int64_t every; /* steps between synchronisations; 0 or 1: no step is local */
     int64_t from;  /* steps before that are ordinary ones */
     int64_t steps; /* of the run, which ends with a synchronisation */
-    bool state;    /* the optimizer's state is averaged too */
     bool outer;    /* Nesterov's SGD on the average instead of the average: */
     double outer_rate, outer_momentum;
 };

@@ -171,7 +171,7 @@ _Static_assert(sizeof(struct ddp_llama) <= DDP_MODEL_OWN, "room for it");
 #define OPTION_STRUCT struct ddp_llama
 
 static const struct ddp_option options[] = {
-    {OPTION_CUSTOM_AT("lora", lora, ddp_lora_read, "SPEC"), .example = "--lora r=16,alpha=32",
+    {OPTION_CUSTOM_AT("lora", lora, ddp_lora_read, "SPEC"),
      .help = "llama: train low-rank adapters alone: r=16,alpha=32,targets=q_proj,v_proj or "
              "targets=all-linear, dropout=0.05, rslora (default r=8,alpha=8, q_proj and v_proj)"},
     {0},

@@ -53,11 +53,6 @@ enum ddp_status ddp_train_plan_kind(struct ddp_train_plan *plan,
                             "--devices: there is no GPU %d: %d %s visible, counted from 0",
                             (int)options->devices[i], plan->device.count,
                             plan->device.count == 1 ? "is" : "are");
-    if (is_gpu(plan) && ddp_train_given(options, "shared-weights") && options->shared_weights)
-        return ddp_fail(DDP_ERR_UNSUPPORTED,
-                        "--shared-weights is one copy in the host's memory, and --device is %s: "
-                        "leave it out",
-                        plan->device.name);
     plan->replicas = ddp_train_given(options, "replicas") ? (int)options->replicas
                      : options->device_count > 0          ? options->device_count
                      : is_only_planned(plan)              ? 1

@@ -422,8 +422,7 @@ static void find_advice(const struct ddp_planned *planned, const struct ddp_memo
             advise(advice, "--lanes 1");
         plan = planned->plan;
     }
-    if (plan.mode == DDP_MODE_DDP && units > 1 && !plan.zero &&
-        planned->options->check_replicas == 0) {
+    if (plan.mode == DDP_MODE_DDP && units > 1 && !plan.zero) {
         plan.zero = true;
         plan.shared_weights = plan.device.host_memory;
         if (fits_with(planned, &plan, &config, limits))

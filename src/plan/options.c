@@ -123,13 +123,56 @@ static const char *read_plan_memory(void *destination, const char *value)
                : "must be a size with its unit, such as 80G, 79.6GiB or 500M";
 }
 
-/* "5G" */
-static const char *read_shard_size(void *member, const char *value)
+/* One word after the path of --export; false: it is something else. */
+static bool read_export_word(struct ddp_train_options *options, const char *word)
 {
-    const char last = *value ? value[strlen(value) - 1] : '\0';
-    return ddp_parse_bytes(value, member) && !strchr("0123456789.", last)
-               ? NULL
-               : "must be a size with its unit, such as 5G or 500M";
+    const char *value = strchr(word, '=');
+    const int name = value ? (int)(value++ - word) : 0;
+    const char last = value && *value ? value[strlen(value) - 1] : '0';
+    int *choice = NULL;
+    const char *const *names = NULL;
+    if (strcmp(word, "merge") == 0)
+        return options->merge = true;
+    if (name == 5 && strncmp(word, "shard", 5) == 0)
+        return !strchr("0123456789.", last) && ddp_parse_bytes(value, &options->shard_bytes);
+    if (name == 5 && strncmp(word, "dtype", 5) == 0) {
+        choice = &options->export_dtype;
+        names = file_dtype_names;
+    } else if (name == 6 && strncmp(word, "format", 6) == 0) {
+        choice = &options->export_format;
+        names = ddp_export_format_names;
+    }
+    for (int i = 0; names && names[i]; i++)
+        if (strcmp(names[i], value) == 0) {
+            *choice = i;
+            return true;
+        }
+    return false;
+}
+
+/* "tuned,dtype=bf16,shard=5G,merge" */
+static const char *read_export(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    static char message[256];
+    if (!*value || *value == ',' || strlen(value) >= sizeof options->export_text)
+        return "must begin with the path of what is written";
+    strcpy(options->export_text, value);
+    options->export_path = options->export_text;
+    options->merge = false;
+    options->shard_bytes = options->export_dtype = options->export_format = 0;
+    char *rest = strchr(options->export_text, ',');
+    if (rest)
+        *rest++ = '\0';
+    for (char *word; (word = strsep(&rest, ","));)
+        if (!read_export_word(options, word)) {
+            snprintf(message, sizeof message,
+                     "%.60s: what follows the path must be format=hf, llmc or llmc-bf16, "
+                     "dtype=fp32 or bf16, shard=SIZE such as 5G or 500M, or merge",
+                     word);
+            return message;
+        }
+    return NULL;
 }
 
 /* "30,60,80" */
@@ -244,27 +287,18 @@ static const struct ddp_option rows[] = {
              "or a file of GPT-2) or llm.c, a checkpoint, or a directory of checkpoints"},
     {OPTION_TEXT("save", save, "FILE"), .example = "--save model.safetensors",
      .help = "write the weights to this safetensors file at the end"},
-    {OPTION_TEXT("export", export_path, "PATH"), .example = "--export tuned",
-     .help = "gpt2, llama: write the weights at the end for other programs: a file, or for llama a "
-             "directory"},
-    {OPTION_CHOICE("export-format", export_format, ddp_export_format_names, "FORMAT"),
-     .help = "hf (Hugging Face), llmc or llmc-bf16 (default: hf for a FILE.safetensors, llmc for a "
-             "FILE.bin)"},
+    {OPTION_CUSTOM("export", read_export, "PATH[,WHAT...]"), .example = "--export tuned",
+     .help =
+         "write the weights at the end for other programs (gpt2: a file, and format=hf, llmc or "
+         "llmc-bf16, by default as its suffix says; llama: a directory, and dtype=fp32 or "
+         "bf16, shard=5G for files of at most this size, merge for the whole model instead of "
+         "adapters)"},
     {OPTION_TEXT("adapters", adapters, "PATH"),
      .help = "llama: start from these low-rank adapters to the model of --load: a directory of "
              "PEFT, or a checkpoint or file of a run with --lora"},
     {OPTION_CHOICE("frozen-dtype", frozen_dtype, file_dtype_names, "TYPE"),
      .help = "llama with --lora: type of the frozen matrices in memory: as loaded (default; fp32 "
              "without --load), fp32 or bf16"},
-    {OPTION_FLAG("merge", merge),
-     .help = "llama with --lora or --adapters: --export writes the whole model with the adapters "
-             "merged in, not the adapters alone"},
-    {OPTION_CHOICE("export-dtype", export_dtype, file_dtype_names, "TYPE"),
-     .help = "llama: type of exported weights: as loaded (default; fp32 without --load), fp32 or "
-             "bf16"},
-    {OPTION_CUSTOM_AT("shard-size", shard_bytes, read_shard_size, "SIZE"),
-     .help = "llama: cut exported weights into files of at most this size, such as 5G (default: "
-             "one file)"},
     {OPTION_UINT("seed", seed, "N"),
      .help = "seed of initial weights and sample order, from 0 to 2^64-1 (default 0)"},
 
@@ -297,7 +331,7 @@ static const struct ddp_option rows[] = {
     {OPTION_FLAG("distributed", distributed), .help = "the same as --mode ddp"},
     {OPTION_INT("replicas", replicas, 1, DDP_TRAIN_DEVICES, "N"),
      .help = "dp: number of replicas, a thread each (default: the number of GPUs; 2 on the CPU)"},
-    {OPTION_INT("stages", stages, 2, DDP_STAGES_MAX, "S"), .example = "--stages 2",
+    {OPTION_INT("stages", stages, 2, DDP_STAGES_MAX, "S"),
      .help = "pipeline: cut the model into S stages, each a worker under ddprun, else a thread and "
              "device (default: the number of workers, or of GPUs; 2 on the CPU)"},
     {OPTION_TEXT("cut", cut, "NAME,NAME,..."),
@@ -316,8 +350,6 @@ static const struct ddp_option rows[] = {
     {OPTION_INT("zero", zero, 0, 1, "STAGE"),
      .help = "ddp: 1 splits the update over the workers (default on the CPU), 0 repeats it in each "
              "(default on GPUs, where their memory allows it)"},
-    {OPTION_NEGATABLE("shared-weights", shared_weights),
-     .help = "ddp: one copy of weights and optimizer state for all workers (default on the CPU)"},
     {OPTION_FLAG("sync-batch-norm", sync_batch_norm),
      .help = "ddp: batch norm over the samples of all workers, not over those of each worker"},
     {OPTION_INT("sync-every", sync_every, 1, DDP_COUNT_MAX, "H"),
@@ -325,8 +357,6 @@ static const struct ddp_option rows[] = {
              "they add up the gradients of each step)"},
     {OPTION_INT("local-from", local_from, 0, DDP_COUNT_MAX, "STEP"),
      .help = "with --sync-every: the first STEP steps are ordinary ones (default 0)"},
-    {OPTION_FLAG("sync-state", sync_state),
-     .help = "with --sync-every: average the optimizer's state too"},
     {OPTION_REAL("outer-lr", outer_rate, 0, 100, "RATE"),
      .help = "with --sync-every: learning rate of an outer Nesterov SGD, which moves the weights "
              "towards the average (default 1)"},
@@ -343,7 +373,7 @@ static const struct ddp_option rows[] = {
      .help = "optimizer steps instead of epochs"},
     {OPTION_INT("batch-size", batch_size, 1, 1e6, "N"), .example = "--batch-size 32", .letter = 'b',
      .help = "samples of one shard: one forward and backward pass (default 64; gpt2, llama 8)"},
-    {OPTION_INT("acc-steps", acc_steps, 1, 1e6, "N"), .example = "--acc-steps 4", .letter = 'a',
+    {OPTION_INT("acc-steps", acc_steps, 1, 1e6, "N"), .letter = 'a',
      .help = "shards that a worker or replica runs before each update (default 1)"},
     {OPTION_INT("lanes", lanes, 1, DDP_TRAIN_LANES, "N"),
      .help = "gradients are added one after another in each of N lanes, and the lanes' sums in a "
@@ -418,15 +448,13 @@ static const struct ddp_option rows[] = {
     {OPTION_SECTION("What is shown"), OPTION_FLAG("plan", plan), .example = "--plan",
      .help = "print the plan with memory, traffic and what would fit, and exit; needs no data; "
              "with --verbose each operation"},
-    {OPTION_CUSTOM("plan-memory", read_plan_memory, "SIZE"), .example = "--plan-memory 80G",
+    {OPTION_CUSTOM("plan-memory", read_plan_memory, "SIZE"),
      .help = "the same for so much memory of a GPU, or of the machine on the CPU, with a table of "
              "what fits by mode, workers and type"},
     {OPTION_CUSTOM("shape", read_shape, "N,N,..."),
      .help = "--plan: samples are C,H,W images, T tokens or N numbers, instead of --data"},
     {OPTION_INT("classes", classes, 1, 1 << 24, "N"),
      .help = "--plan: classes of samples, instead of --data (default 10)"},
-    {OPTION_FLAG("mfu", mfu), .help = "measure the machine's speed in matrix products, and report "
-                                      "what fraction of it training reaches"},
     {OPTION_NEGATABLE("eval", evaluate), .help = "test accuracy after each epoch (default)"},
     {OPTION_INT("eval-every", eval_every, 1, DDP_COUNT_MAX, "N"),
      .help = "evaluate every N steps and at the end, instead of after each epoch"},
@@ -446,10 +474,6 @@ static const struct ddp_option rows[] = {
     {OPTION_CHOICE("nan", nan, ddp_nan_names, "WHAT"),
      .help = "when a loss is not finite: stop and name the first tensor that is not (default), "
              "skip the update, or warn only"},
-    {OPTION_INT("check-replicas", check_replicas, 0, DDP_COUNT_MAX, "K"),
-     .help =
-         "ddp, pipeline: compare the parameters of all workers, or of all replicas' stages, every "
-         "K steps, and name a worker that differs"},
     {OPTION_TEXT("log", report.log, "FILE"), .example = "--log steps.jsonl",
      .help = "append the figures of each step and evaluation to this file, as JSON lines"},
     {OPTION_TEXT("tensorboard", report.tensorboard, "DIR"),
@@ -461,6 +485,14 @@ static const struct ddp_option rows[] = {
     {OPTION_FLAG("verbose", report.verbose), .letter = 'v',
      .help = "print every step, and the weights of small models"},
     {OPTION_FLAG("quiet", quiet), .letter = 'q', .help = "print errors and warnings only"},
+    OPTION_GONE("check-replicas", "workers that update alike are checked by the tests"),
+    OPTION_GONE("export-dtype", "use --export PATH,dtype=bf16"),
+    OPTION_GONE("export-format", "use --export PATH,format=llmc"),
+    OPTION_GONE("merge", "use --export PATH,merge"),
+    OPTION_GONE("mfu", "the speed of the model is printed always; leave it out"),
+    OPTION_GONE("shard-size", "use --export PATH,shard=5G"),
+    OPTION_GONE("shared-weights", "workers on the CPU share the weights always; leave it out"),
+    OPTION_GONE("sync-state", "only weights are averaged; leave it out"),
     {0},
 };
 
@@ -544,7 +576,6 @@ void ddp_train_options_default(struct ddp_train_options *options)
         .zero = 1,
         .sync_every = 1,
         .outer_rate = 1,
-        .shared_weights = true,
         .keep = 3,
         .evaluate = true,
         .report.trace_first = 1,

@@ -50,7 +50,7 @@ struct ddp_train_options {
     const char *tokenizer, *chat_template;  /* NULL: not given */
     int packing, long_samples;              /* enum ddp_packing_kind, ddp_long_kind */
     int64_t show_masks;                     /* samples */
-    const char *tokenize_in, *tokenize_out; /* of the command; NULL: another one */
+    const char *tokenize_in, *tokenize_out; /* of ddp_train_tokenize() */
     int64_t seq_len, vocab_size;            /* vocab_size 0: as the data say */
     int64_t data_threads;
     bool crop, flip;                   /* --augment */
@@ -58,14 +58,16 @@ struct ddp_train_options {
     int64_t data_size;
     uint64_t seed;
     bool shuffle, drop_last;
-    const char *config, *export_path; /* gpt2, llama */
-    int export_format;                /* enum ddp_export_format */
-    const char *adapters;             /* llama: PEFT's directory; NULL: not given */
-    bool adapted;                     /* --load or --adapters has adapters; set with the model */
-    int frozen_dtype, export_dtype;   /* llama: enum ddp_train_file_dtype */
-    double shard_bytes;               /* llama: of one exported file; 0: not given */
-    bool merge;                       /* llama: export adapters in the weights */
-    int64_t generate;                 /* tokens; 0: train */
+    const char *config;
+    const char *export_path; /* in export_text; NULL: not given */
+    char export_text[4096];
+    int export_format;              /* enum ddp_export_format */
+    const char *adapters;           /* llama: PEFT's directory; NULL: not given */
+    bool adapted;                   /* --load or --adapters has adapters; set with the model */
+    int frozen_dtype, export_dtype; /* llama: enum ddp_train_file_dtype */
+    double shard_bytes;             /* llama: of one exported file; 0: not given */
+    bool merge;                     /* llama: export adapters in the weights */
+    int64_t generate;               /* tokens; 0: train */
     const char *prompt;
     double temperature;
     int64_t top_k, samples;
@@ -93,9 +95,8 @@ struct ddp_train_options {
     int milestone_count;
     double bucket_mb;
     int64_t zero; /* stage */
-    bool shared_weights, sync_batch_norm, recompute;
+    bool sync_batch_norm, recompute;
     int64_t sync_every, local_from; /* steps */
-    bool sync_state;
     double outer_rate, outer_momentum;
     const char *save, *load;
     const char *checkpoint, *resume_from;
@@ -105,13 +106,12 @@ struct ddp_train_options {
     bool keep_best;
     bool eval_only;
     const char *predict; /* NULL: not asked for */
-    bool resume, extend, evaluate, quiet, plan, mfu;
+    bool resume, extend, evaluate, quiet, plan;
     double plan_memory;        /* bytes; 0: not given */
     int64_t shape[4], classes; /* of samples that a plan is for; classes 0: not given */
     int shape_count;           /* 0: not given */
     struct ddp_report_options report;
     int nan; /* enum ddp_nan_kind */
-    int64_t check_replicas;
 };
 
 /* What weight decay applies to, ending in NULL. */

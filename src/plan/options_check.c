@@ -28,10 +28,9 @@ static bool contains(const char *const *names, const char *name)
 }
 
 /* What training does besides. */
-static const char *const training[] = {
-    "save",   "export",       "checkpoint-every", "keep",     "keep-best",
-    "extend", "sample-every", "eval-every",       "patience", "check-replicas",
-    "merge",  "export-dtype", "shard-size",       NULL};
+static const char *const training[] = {"save",      "export", "checkpoint-every", "keep",
+                                       "keep-best", "extend", "sample-every",     "eval-every",
+                                       "patience",  NULL};
 
 /* Has this option no effect with --generate, or else with the others that train nothing? */
 static bool is_idle(const char *name, bool generating)
@@ -77,9 +76,8 @@ static const struct {
     const char *name, *needs, *argument;
 } needing[] = {
     {"checkpoint-every", "checkpoint", "DIR"}, {"keep", "checkpoint", "DIR"},
-    {"resume", "checkpoint", "DIR"},           {"export-format", "export", "FILE"},
-    {"trace-steps", "trace", "FILE"},          {"keep-best", "checkpoint", "DIR"},
-    {"sample-length", "sample-every", "N"},
+    {"resume", "checkpoint", "DIR"},           {"trace-steps", "trace", "FILE"},
+    {"keep-best", "checkpoint", "DIR"},        {"sample-length", "sample-every", "N"},
 };
 
 /* What an evaluation decides or needs. */
@@ -230,9 +228,4 @@ void ddp_train_check_length(const struct ddp_train_options *options,
         ddp_log(DDP_LOG_WARNING,
                 "--local-from %" PRId64 ": the run ends after step %" PRId64 ": no step is local",
                 plan->local.from, steps);
-    if (options->check_replicas > steps)
-        ddp_log(DDP_LOG_WARNING,
-                "--check-replicas %" PRId64 ": the run ends after step %" PRId64
-                ": nothing is compared",
-                options->check_replicas, steps);
 }

@@ -27,7 +27,7 @@
 static enum ddp_status choose_local(struct ddp_train_plan *plan,
                                     const struct ddp_train_options *options)
 {
-    static const char *const needing[] = {"local-from", "sync-state", "outer-lr", "outer-momentum"};
+    static const char *const needing[] = {"local-from", "outer-lr", "outer-momentum"};
     const bool local = options->sync_every > 1;
     if (ddp_train_given(options, "sync-every") && plan->mode != DDP_MODE_DDP)
         return ddp_fail(DDP_ERR_INVALID, "--sync-every belongs to --mode ddp, and the mode is %s",
@@ -41,11 +41,6 @@ static enum ddp_status choose_local(struct ddp_train_plan *plan,
                         "--sync-every %" PRId64 ": each worker updates weights of "
                         "its own: it goes with --zero 0",
                         options->sync_every);
-    if (local && ddp_train_given(options, "shared-weights") && options->shared_weights)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--sync-every %" PRId64 ": each worker updates weights of "
-                        "its own: leave --shared-weights out",
-                        options->sync_every);
     if (local && options->sync_batch_norm)
         return ddp_fail(DDP_ERR_INVALID,
                         "--sync-every %" PRId64 " and --sync-batch-norm, which needs all workers "
@@ -55,7 +50,6 @@ static enum ddp_status choose_local(struct ddp_train_plan *plan,
         plan->local = (struct ddp_mode_local){
             .every = options->sync_every,
             .from = options->local_from,
-            .state = options->sync_state,
             .outer =
                 ddp_train_given(options, "outer-lr") || ddp_train_given(options, "outer-momentum"),
             .outer_rate = options->outer_rate,
@@ -70,39 +64,16 @@ static enum ddp_status choose_sharing(struct ddp_train_plan *plan,
 {
     const bool ddp = plan->mode == DDP_MODE_DDP, pipeline = plan->mode == DDP_MODE_PIPELINE;
     const bool zero = ddp_train_given(options, "zero") && options->zero > 0;
-    const bool shared = ddp_train_given(options, "shared-weights") && options->shared_weights;
     if (zero && !ddp)
         return ddp_fail(DDP_ERR_INVALID,
                         "--zero 1 splits the update over the workers of --mode ddp, and the "
                         "mode is %s, which %s",
                         ddp_mode_names[plan->mode],
                         pipeline ? "splits it over its stages" : "has one process");
-    if (shared && !ddp)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--shared-weights belongs to --mode ddp, and the mode is %s",
-                        ddp_mode_names[plan->mode]);
-    if (shared && options->zero == 0)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--shared-weights needs --zero 1: with --zero 0 each worker updates "
-                        "weights of its own");
-    const bool compare = options->check_replicas > 0; /* there must be copies */
-    if (compare && pipeline && ddp_train_plan_units(plan) == 1)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--check-replicas compares the same stage of several replicas, and there "
-                        "is one replica, of %d stages",
-                        plan->stages);
-    if (compare && !ddp && !pipeline)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--check-replicas compares the workers of --mode ddp, and the mode is %s",
-                        ddp_mode_names[plan->mode]);
-    if (compare && (zero || shared))
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--check-replicas compares workers that each update weights of their own: "
-                        "it goes with --zero 0");
-    const bool may = ddp && plan->world_size > 1 && !compare && plan->local.every <= 1;
+    const bool may = ddp && plan->world_size > 1 && plan->local.every <= 1;
     plan->zero_open = may && !plan->device.host_memory && !ddp_train_given(options, "zero");
     plan->zero = may && options->zero > 0 && !plan->zero_open;
-    plan->shared_weights = plan->zero && options->shared_weights && plan->device.host_memory;
+    plan->shared_weights = plan->zero && plan->device.host_memory;
     return DDP_OK;
 }
 
@@ -472,8 +443,7 @@ static void print_local(const struct ddp_mode_local *local, FILE *out)
     fputs("sync     ", out);
     if (local->from > 0)
         fprintf(out, "each of the first %" PRId64 " steps, then ", local->from);
-    fprintf(out, "every %" PRId64 " steps: weights%s averaged", local->every,
-            local->state ? " and optimizer state" : "");
+    fprintf(out, "every %" PRId64 " steps: weights averaged", local->every);
     if (local->outer)
         fprintf(out, ", outer SGD with rate %g, momentum %g%s", local->outer_rate,
                 local->outer_momentum, local->outer_momentum > 0 ? " (Nesterov's)" : "");

@@ -51,22 +51,19 @@ static enum ddp_status check_config(const struct ddp_planned *planned)
 enum ddp_status ddp_planned_read_config(struct ddp_planned *planned)
 {
     const struct ddp_train_options *options = planned->options;
-    const bool gpt2 = planned->plan.model == &ddp_model_gpt2;
     enum ddp_export_format format = (enum ddp_export_format)options->export_format;
-    const char *flag = options->config          ? "--config"
-                       : options->export_path   ? "--export"
-                       : options->export_format ? "--export-format"
-                                                : NULL;
-    static const char *const of_llama[] = {"merge", "export-dtype", "shard-size"};
     if (planned->plan.model == &ddp_model_llama)
         return ddp_planned_check_llama(planned);
-    for (size_t i = 0; i < sizeof of_llama / sizeof *of_llama; i++)
-        if (ddp_train_given(options, of_llama[i]))
-            return ddp_fail(DDP_ERR_INVALID, "--%s belongs to the model llama, and the model is %s",
-                            of_llama[i], planned->plan.model->name);
-    if (flag && !gpt2)
+    if ((options->config || options->export_path) && planned->plan.model != &ddp_model_gpt2)
         return ddp_fail(DDP_ERR_INVALID,
-                        "%s belongs to the models gpt2 and llama, and the model is %s", flag,
+                        "%s belongs to the models gpt2 and llama, and the model is %s",
+                        options->config ? "--config" : "--export", planned->plan.model->name);
+    if (options->merge || options->export_dtype || options->shard_bytes > 0)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--export: %s belongs to the model llama, and the model is %s",
+                        options->merge          ? "merge"
+                        : options->export_dtype ? "dtype"
+                                                : "shard",
                         planned->plan.model->name);
     enum ddp_status status = DDP_OK;
     if (options->export_path)

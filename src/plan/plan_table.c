@@ -42,8 +42,7 @@ static struct ddp_train_plan plan_of(const struct ddp_planned *planned, const st
     for (int r = 0; r < row->units; r++)
         plan.devices[r] = r;
     plan.zero = row->zero;
-    plan.shared_weights =
-        row->zero && planned->options->shared_weights && planned->plan.device.host_memory;
+    plan.shared_weights = row->zero && planned->plan.device.host_memory;
     plan.local_shards = shards;
     plan.global_shards = ddp_train_plan_units(&plan) * shards;
     plan.sampler.shard_count = plan.global_shards;
@@ -139,7 +138,6 @@ static enum ddp_status add_row(struct table *table, enum ddp_mode_kind mode, int
         (ddp_train_given(options, "dtype") && (options->dtype == DDP_TRAIN_BF16) != bf16) ||
         (ddp_train_given(options, "zero") && mode == DDP_MODE_DDP && (options->zero > 0) != zero) ||
         (options->sync_every > 1 && (mode != DDP_MODE_DDP || zero)) ||
-        (options->check_replicas > 0 && (mode != DDP_MODE_DDP || zero)) ||
         (options->sync_batch_norm && mode != DDP_MODE_DDP))
         return DDP_OK;
     struct row *row = &table->rows[table->count++];

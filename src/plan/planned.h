@@ -22,7 +22,7 @@ struct ddp_planned {
     size_t program_bytes;  /* of this process before the run was opened */
     double exchange_bytes; /* that a step moves */
     double device_bytes;   /* of the GPU, in use before it is trained on; 0: not known */
-    double peak_flops;     /* a second, of all workers; 0: not measured */
+    double peak_flops;     /* a second, of all workers, where it is known; else 0 */
 };
 
 /* Closes all but the options. */
@@ -87,6 +87,10 @@ enum ddp_status ddp_planned_cut(struct ddp_planned *planned);
 
 /* Floating-point operations of a whole step over all workers. */
 double ddp_planned_step_flops(const struct ddp_planned *planned);
+
+/* Fills in the peak, in the type that the model computes in, where the device's words name one that
+ * is known. */
+void ddp_planned_know_peak(struct ddp_planned *planned, const char *description);
 
 /* "1.23 GFLOP": three digits. */
 const char *ddp_train_show_count(double value, const char *unit, char *text, size_t size);

@@ -37,6 +37,37 @@ const char *ddp_train_show_count(double value, const char *unit, char *text, siz
     return text;
 }
 
+/* The GPUs of this process. */
+static int distinct_devices(const struct ddp_train_plan *plan)
+{
+    int count = 0;
+    for (int r = 0; r < ddp_train_plan_local_devices(plan); r++) {
+        bool seen = false;
+        for (int before = 0; before < r; before++)
+            seen = seen || plan->devices[before] == plan->devices[r];
+        count += !seen;
+    }
+    return count;
+}
+
+/* What NVIDIA says of dense bf16 products. The first name that is part of the device's counts. */
+void ddp_planned_know_peak(struct ddp_planned *planned, const char *description)
+{
+    static const struct {
+        const char *name;
+        double flops;
+    } peaks[] = {{"H100 PCIe", 756e12}, {"H100 NVL", 835e12}, {"H100", 989.4e12},
+                 {"H200", 989.4e12},    {"B200", 2250e12},    {"A100", 312e12},
+                 {"L40S", 362e12},      {"RTX 4090", 165e12}, {"RTX 3090", 71e12}};
+    const struct ddp_train_plan *plan = &planned->plan;
+    const int sharing = plan->gpu_workers > 1 ? plan->gpu_workers : 1;
+    for (size_t i = 0; i < sizeof peaks / sizeof peaks[0]; i++)
+        if (planned->model_config.compute == DDP_BF16 && planned->peak_flops == 0 &&
+            strstr(description, peaks[i].name))
+            planned->peak_flops =
+                peaks[i].flops * distinct_devices(plan) * plan->world_size / sharing;
+}
+
 static void print_operations(const struct ddp_planned *planned, FILE *out)
 {
     char flops[32], parameters[32];
@@ -72,7 +103,7 @@ void ddp_planned_print_compute(const struct ddp_planned *planned, FILE *to)
                 step / (double)(planned->plan.batch_size * planned->plan.global_shards), "FLOP",
                 text[1], sizeof text[1]));
     if (planned->peak_flops > 0)
-        fprintf(out, ", on a machine of %s (measured)",
+        fprintf(out, ", of %s that the GPUs can do",
                 ddp_train_show_count(planned->peak_flops, "FLOP/s", text[2], sizeof text[2]));
     fputc('\n', out);
     ddp_terminal_end(&line);
@@ -287,6 +318,8 @@ enum ddp_status ddp_planned_look(struct ddp_planned *planned, struct ddp_memory_
     enum ddp_status status = look_at_device(planned, limits, description, DDP_PLANNED_DEVICE);
     if (status == DDP_OK)
         status = ddp_memory_choose_zero(planned, limits);
+    if (status == DDP_OK)
+        ddp_planned_know_peak(planned, description);
     return status == DDP_OK
                ? ddp_memory_plan(planned, &planned->plan, &planned->model_config, memory)
                : status;

@@ -113,27 +113,20 @@ static struct ddp_hf_export export_of(const struct ddp_planned *planned)
 enum ddp_status ddp_planned_check_llama(const struct ddp_planned *planned)
 {
     const struct ddp_train_options *options = planned->options;
-    static const char *const of_export[] = {"merge", "export-dtype", "shard-size"};
     const bool lora =
         ddp_llama_in(&planned->load.config)->lora.rank > 0 || ddp_train_given(options, "lora");
-    for (size_t i = 0; i < sizeof of_export / sizeof *of_export; i++)
-        if (!options->export_path && ddp_train_given(options, of_export[i]))
-            return ddp_fail(DDP_ERR_INVALID, "--%s belongs to --export DIR: give it too",
-                            of_export[i]);
     if (options->merge && !lora)
+        return ddp_fail(DDP_ERR_INVALID, "--export: merge: there are no adapters: it goes with "
+                                         "--lora or --adapters");
+    if (lora && !options->merge && (options->export_dtype || options->shard_bytes > 0))
         return ddp_fail(DDP_ERR_INVALID,
-                        "--merge: there are no adapters: it goes with --lora or --adapters");
-    if (lora && !options->merge)
-        for (size_t i = 1; i < sizeof of_export / sizeof *of_export; i++)
-            if (ddp_train_given(options, of_export[i]))
-                return ddp_fail(DDP_ERR_INVALID,
-                                "--%s: adapters are exported in one file of float32: give --merge "
-                                "to export the whole model",
-                                of_export[i]);
+                        "--export: %s: adapters are exported in one file of float32: add merge to "
+                        "export the whole model",
+                        options->export_dtype ? "dtype" : "shard");
     if (!options->export_path || options->plan || planned->plan.rank != 0)
         return DDP_OK;
     if (options->export_format > DDP_EXPORT_HF)
-        return ddp_fail(DDP_ERR_INVALID, "--export-format: a llama is exported in the form of "
+        return ddp_fail(DDP_ERR_INVALID, "--export: format: a llama is exported in the form of "
                                          "Hugging Face alone");
     const struct ddp_hf_export to = export_of(planned);
     return lora && !options->merge ? ddp_peft_save_check(to.directory)
@@ -262,9 +255,8 @@ enum ddp_status ddp_planned_export(const struct ddp_planned *planned, float *wei
 
 bool ddp_planned_converts(const struct ddp_train_options *options)
 {
-    static const char *const own[] = {"load",       "adapters",      "merge",        "export",
-                                      "shard-size", "export-format", "export-dtype", "frozen-dtype",
-                                      "model",      "quiet",         "verbose",      NULL};
+    static const char *const own[] = {"load",  "adapters", "export",  "frozen-dtype",
+                                      "model", "quiet",    "verbose", NULL};
     if (!options->load || !options->export_path ||
         !(ddp_hf_llama_is(options->load) || ddp_peft_is(options->load)))
         return false;

@@ -13,7 +13,6 @@
 #include "plan/weights.h"
 #include "train/hooks.h"
 #include "train/predict.h"
-#include "train/replica_check.h"
 #include "train/summary.h"
 #include "weights/weights.h"
 
@@ -28,7 +27,7 @@ enum ddp_status ddp_run_begin(struct ddp_run *run)
 {
     const struct ddp_train_plan *plan = &run->planned.plan;
     struct ddp_memory memory;
-    run->step = run->compared = run->first_step;
+    run->step = run->first_step;
     struct ddp_train_facts facts = {
         .options = run->planned.options->report,
         .model = plan->model->name,
@@ -61,11 +60,9 @@ enum ddp_status ddp_run_begin(struct ddp_run *run)
     if (run->planned.tail_graph)
         facts.tail_flops =
             ddp_graph_flops(run->planned.tail_graph) * (double)run->planned.plan.global_shards;
-    enum ddp_status status = ddp_run_measure_peak(run);
-    if (status != DDP_OK)
-        return status;
+    ddp_planned_know_peak(&run->planned, ddp_device_describe(ddp_mode_device(run->mode)));
     facts.peak_flops = run->planned.peak_flops;
-    status = ddp_memory_of_mode(&run->planned, run->mode, &memory);
+    enum ddp_status status = ddp_memory_of_mode(&run->planned, run->mode, &memory);
     if (status != DDP_OK)
         return status;
     facts.memory = memory.worker;
@@ -107,8 +104,7 @@ static enum ddp_status print_plan(struct ddp_run *run)
 
 enum ddp_status ddp_run_print_plan(struct ddp_run *run)
 {
-    enum ddp_status status = ddp_run_measure_peak(run);
-    return status == DDP_OK && run->out ? print_plan(run) : status;
+    return run->out ? print_plan(run) : DDP_OK;
 }
 
 /* --- steps ------------------------------------------------------------------------------------ */
@@ -214,7 +210,7 @@ enum ddp_status ddp_run_step(struct ddp_run *run)
     status = ddp_train_guard_step(run, step, (double)loss, norm);
     if (status == DDP_OK && run->planned.options->report.verbose)
         status = print_weights(run);
-    return status == DDP_OK ? ddp_run_check_replicas(run, run->step) : status;
+    return status;
 }
 
 /* --- after the last step ---------------------------------------------------------------------- */

@@ -88,7 +88,7 @@ static void add_options(struct traits *traits, const struct ddp_train_options *o
 {
     static const char *const of_a_node[] = {"threads", "data-threads", "quiet"};
     for (const struct ddp_option *row = ddp_train_option_table(); row->name; row++) {
-        bool own = row->alias_of != NULL;
+        bool own = row->alias_of || row->gone;
         for (size_t i = 0; i < sizeof of_a_node / sizeof of_a_node[0]; i++)
             own = own || strcmp(row->name, of_a_node[i]) == 0;
         if (!own)

@@ -119,7 +119,7 @@ static void add_local(struct ddp_checkpoint_facts *facts, const struct ddp_mode_
         return;
     ddp_checkpoint_fact_add(facts, "sync every", "%" PRId64, local->every);
     ddp_checkpoint_fact_add(facts, "local from", "%" PRId64, local->from);
-    add_flag(facts, "sync state", local->state);
+    add_flag(facts, "sync state", false); /* that of earlier versions */
     if (local->outer)
         ddp_checkpoint_fact_add(facts, "outer SGD", "rate %s momentum %s",
                                 number_text(rate, local->outer_rate),

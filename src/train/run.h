@@ -45,7 +45,6 @@ struct ddp_run {
     int64_t first_step, end_step;        /* the second may come down: an early end */
     int64_t step;                        /* done */
     double idle;                         /* ddp_mode_idle_share() of all steps of this run */
-    int64_t compared;                    /* of these, when --check-replicas looked last */
     bool own_loop;                       /* the caller's, who gets what a step gives */
     double own_rate;                     /* that the program has set; NaN: the schedule's */
     ddp_train *train;                    /* the whole, for: */

@@ -9,10 +9,6 @@
 
 struct ddp_run;
 
-/* With --mfu, measures what all workers together reach in matrix products: peak_flops.
- * Collective. */
-enum ddp_status ddp_run_measure_peak(struct ddp_run *run);
-
 /* After training: speed and share of the peak, memory as planned and at its peak. Collective. */
 enum ddp_status ddp_run_print_summary(struct ddp_run *run);
 

@@ -136,10 +136,8 @@ void ddp_train_destroy(ddp_train *train)
 enum ddp_status ddp_train_parse(ddp_train *train, int argc, char *const *argv)
 {
     int rest;
-    enum ddp_status status = ddp_train_take_tokenize(&train->options, &argc, &argv);
-    return status == DDP_OK ? ddp_options_parse(ddp_train_option_table(), &train->options,
-                                                &train->options.given, argc, argv, false, &rest)
-                            : status;
+    return ddp_options_parse(ddp_train_option_table(), &train->options, &train->options.given, argc,
+                             argv, false, &rest);
 }
 
 enum ddp_status ddp_train_set(ddp_train *train, const char *name, const char *value)
@@ -285,8 +283,6 @@ enum ddp_status ddp_train_open(ddp_train *train, FILE *out)
     const struct ddp_train_options *options = &train->options;
     if (train->open)
         return ddp_fail(DDP_ERR_INVALID, "the run is open already: call ddp_train_close() first");
-    if (options->tokenize_in)
-        return ddp_fail(DDP_ERR_INVALID, "tokenize does not train: it needs ddp_train_run()");
     if (options->generate || options->plan || ddp_train_evaluates_only(options))
         return ddp_fail(DDP_ERR_INVALID, "--%s does not train: it needs ddp_train_run()",
                         options->generate    ? "generate"
@@ -484,14 +480,20 @@ static enum ddp_status alone(const struct ddp_train_options *options, FILE *out,
     return status;
 }
 
+enum ddp_status ddp_train_tokenize(ddp_train *train, const char *in, const char *to, FILE *out)
+{
+    struct ddp_train_options options = train->options;
+    options.tokenize_in = in;
+    options.tokenize_out = to;
+    return alone(&options, out, ddp_tokenize);
+}
+
 enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
 {
     const struct ddp_train_options *options = &train->options;
     enum ddp_status status;
     if (train->open)
         return ddp_fail(DDP_ERR_INVALID, "the run is open: call ddp_train_close() first");
-    if (options->tokenize_in)
-        return alone(options, out, ddp_train_tokenize);
     if (options->generate)
         return alone(options, out, generate);
     if (ddp_planned_converts(options))

@@ -201,10 +201,11 @@ enum ddp_status ddp_train_export_format(enum ddp_export_format *format, const ch
     else if (ddp_text_ends_with(path, ".bin"))
         *format = DDP_EXPORT_LLMC;
     else
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--export %s: name the format with --export-format, or end the name in "
-                        ".safetensors (Hugging Face) or .bin (llm.c)",
-                        path);
+        return ddp_fail(
+            DDP_ERR_INVALID,
+            "--export %s: name the format, as in --export PATH,format=hf, or end the name in "
+            ".safetensors (Hugging Face) or .bin (llm.c)",
+            path);
     return DDP_OK;
 }
 

@@ -35,15 +35,11 @@ bad "another version" 3 'later:1: a log of format 2, and this ddpreport reads fo
 bad "a directory" 4 'images' "$report" "$work/images"
 bad "an unwritable page" 4 'nowhere/a.html' "$report" "$log" -o "$work/nowhere/a.html"
 bad "another kind of picture" 2 'must end in .html, .svg or .png' "$report" "$log" -o "$work/a.gif"
-bad "following a file" 2 'follow needs a terminal' "$report" "$log" --follow
-bad "no trace" 3 'no trace that trainer --trace wrote|no step is in this trace' "$report" "$log" -o "$work/a.svg" --trace "$work/text"
 head -c $(($(wc -c <"$log") - 30)) "$log" >"$work/cut"
 expect "a log that is cut off" 0 'cut:[0-9]*: this line was cut off' "$report" "$work/cut"
 
 ln -s "$log" "$work/link.html"
 bad "an output that is read" 2 'link.html: this is the file .*run.jsonl, which is read' "$report" "$log" -o "$work/link.html"
-bad "a trace for nothing" 2 'trace: say where its time line is drawn' "$report" "$log" --trace "$work/text"
-bad "a trace that follows" 2 'leave out --trace' "$report" "$log" --trace "$work/text" --follow
 # Numbers that cannot be drawn are not known; a regression has no accuracy.
 sed 's/"loss":[0-9.]*/"loss":-1e308/; s/"time":[0-9.e]*/"time":1e300/' "$log" >"$work/huge.jsonl"
 expect "huge numbers" 0 '^huge +accum x1 +60/60 +- ' "$report" "$work/huge.jsonl" --x time
@@ -63,18 +59,15 @@ for program in 'echo "bad thing" >&2; exit 3' 'exit 0'; do
 done
 
 if command -v gnuplot >/dev/null; then
-    "$ddprun" -n 2 trainer $images --global-batch 8 --steps 30 --log "$work/two<&'.jsonl" --trace "$work/trace" --trace-steps 10-20 --quiet ||
+    "$ddprun" -n 2 trainer $images --global-batch 8 --steps 30 --log "$work/two<&'.jsonl" --quiet ||
         fail "the third training"
     for axis in step tokens time; do
         expect "the terminal, $axis" 0 'loss \(nats\)' "$report" "$log" --terminal --x $axis
         [ "$(wc -L <"$work/out")" -le 110 ] || fail "the terminal: lines of $(wc -L <"$work/out")"
     done
     expect "the loss of a regression" 0 '^ +loss *[|]? *$' "$report" "$work/mse.jsonl" --terminal
-    expect "the terminal, a step" 0 '^rank 0, main +\|[-#=. ]*[#=.][-#=. ]*\|$' "$report" "$work/two<&'.jsonl" --terminal --trace "$work/trace"
-    grep -qE '^ +\|0 +[0-9.]+ ms\|$' "$work/out" || fail "the terminal, a step: no axis"
-    [ "$(wc -L <"$work/out")" -le 110 ] || fail "the terminal, a step: lines of $(wc -L <"$work/out")"
-    expect "a page" 0 '' "$report" "$log" "$work/two<&'.jsonl" -o "$work/a.html" --trace "$work/trace"
-    [ "$(grep -c '<svg' "$work/a.html")" -eq 5 ] || fail "a page: $(grep -c '<svg' "$work/a.html") pictures, not 5"
+    expect "a page" 0 '' "$report" "$log" "$work/two<&'.jsonl" -o "$work/a.html"
+    [ "$(grep -c '<svg' "$work/a.html")" -eq 4 ] || fail "a page: $(grep -c '<svg' "$work/a.html") pictures, not 4"
     grep -q 'two&lt;&amp;' "$work/a.html" || fail "a page: a name is not escaped"
     grep -Eq '(src|href)=.(https?:)?//' "$work/a.html" && fail "a page: it needs the network"
     grep -q 'prefers-color-scheme: dark' "$work/a.html" || fail "a page: not for dark screens"
@@ -118,16 +111,6 @@ if command -v gnuplot >/dev/null; then
     grep -q '>0.01 *<' "$work/log.svg" || fail "a logarithmic axis, a picture: no 0.01"
     sed 's/"loss":[0-9.e-]*/"loss":0/' "$work/ticks.jsonl" >"$work/zero.jsonl"
     expect "a logarithmic axis of zeros" 0 'learning rate' "$report" "$work/zero.jsonl" --terminal --log-scale -o "$work/zero.svg"
-    # Redrawn until the run has ended.
-    if command -v script >/dev/null; then
-        head -n 30 "$log" >"$work/growing"
-        (sleep 3; cat "$log" >"$work/growing") &
-        expect "following" 0 ' 60/60 ' script -qec "stty cols 80 rows 24; $report --follow $work/growing" /dev/null </dev/null
-        wait
-        [ "$(tr '\r' '\n' <"$work/out" | grep -c 'accum x1')" -ge 2 ] || fail "following: drawn once only"
-    else
-        not_run "following: there is no script(1)"
-    fi
 else
     not_run "pictures: gnuplot is not installed"
 fi

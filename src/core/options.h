@@ -27,7 +27,7 @@ struct ddp_option {
     double min, max; /* INT (exact up to 2^53), REAL */
     const char *const *choices;
     const char *argument; /* what --help calls the value: "N" */
-    const char *help;     /* one sentence, no full stop; NULL: an alias, not in --help */
+    const char *help;     /* one sentence, no full stop; NULL: not in --help */
     const char *example;  /* "--batch-size 32": the short help shows the row; NULL: it does not */
     const char *section;  /* starts a new section in --help; NULL: the same section */
     const char *gone;     /* an option of earlier versions: what to use now; the rest is unused */

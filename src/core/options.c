@@ -355,6 +355,49 @@ bool ddp_options_given(const struct ddp_option *table, const struct ddp_options_
     return is_given(table, given, row);
 }
 
+const struct ddp_option *ddp_options_given_of(const struct ddp_option *table,
+                                              const struct ddp_options_given *given, unsigned scope)
+{
+    for (const struct ddp_option *row = table; row->name; row++)
+        if (row->scope & scope && is_given(table, given, row))
+            return row;
+    return NULL;
+}
+
+/* Of the rows that are named, with spaces between, the first that was given. */
+static const struct ddp_option *first_given(const struct ddp_option *table,
+                                            const struct ddp_options_given *given,
+                                            const char *names)
+{
+    while (*names) {
+        const size_t length = strcspn(names, " ");
+        const struct ddp_option *row = find_name(table, names, length);
+        assert(row);
+        if (is_given(table, given, row))
+            return row;
+        names += length + strspn(names + length, " ");
+    }
+    return NULL;
+}
+
+enum ddp_status ddp_options_check(const struct ddp_option *table,
+                                  const struct ddp_options_given *given)
+{
+    for (const struct ddp_option *row = table; row->name; row++) {
+        if (!is_given(table, given, row))
+            continue;
+        const struct ddp_option *other =
+            row->excludes ? first_given(table, given, row->excludes) : NULL;
+        if (other)
+            return ddp_fail(DDP_ERR_INVALID, "--%s and --%s exclude each other: give one",
+                            row->name, other->name);
+        if (row->needs && !first_given(table, given, row->needs))
+            return ddp_fail(DDP_ERR_INVALID, "--%s needs --%s %s", row->name, row->needs,
+                            find_name(table, row->needs, strlen(row->needs))->argument);
+    }
+    return DDP_OK;
+}
+
 void ddp_options_forget(const struct ddp_option *table, struct ddp_options_given *given,
                         const char *name)
 {

@@ -39,6 +39,9 @@ struct ddp_option {
     const char *(*read)(void *member, const char *value);
     const char *environment; /* a variable with the value when the command line has none; or NULL */
     bool negatable;          /* FLAG: --no-name turns it off */
+    const char *needs;       /* the name of another row that must be given too; NULL: none */
+    const char *excludes;    /* names of rows that must not, with spaces between; NULL: none */
+    unsigned scope;          /* bits that mean something to who has the table */
 };
 
 /* Parts of a row, beside its help. The file with the table defines OPTION_STRUCT, the type
@@ -97,6 +100,15 @@ enum ddp_status ddp_options_set(const struct ddp_option *table, void *destinatio
 /* Was the option of this name, which the table has, given? */
 bool ddp_options_given(const struct ddp_option *table, const struct ddp_options_given *given,
                        const char *name);
+
+/* The first row in the table that was given and has one of these bits of scope; NULL: none. */
+const struct ddp_option *ddp_options_given_of(const struct ddp_option *table,
+                                              const struct ddp_options_given *given,
+                                              unsigned scope);
+
+/* Do the given rows have what they need, and nothing that they exclude? DDP_ERR_INVALID: logged. */
+enum ddp_status ddp_options_check(const struct ddp_option *table,
+                                  const struct ddp_options_given *given);
 
 /* As if the option had not been given. Its value stays. */
 void ddp_options_forget(const struct ddp_option *table, struct ddp_options_given *given,

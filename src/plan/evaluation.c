@@ -74,7 +74,7 @@ enum ddp_status ddp_evaluation_memory(const struct ddp_model *model,
 enum ddp_status ddp_planned_check_evaluation(const struct ddp_planned *planned)
 {
     const struct ddp_dataset_info *data = ddp_dataset_info(planned->data);
-    const char *option = ddp_train_evaluation_option(planned->options);
+    const char *option = ddp_train_given_of(planned->options, DDP_OF_EVALUATION);
     if (!option || (planned->test && ddp_dataset_info(planned->test)->label_count > 0))
         return DDP_OK;
     if (planned->test)
@@ -102,7 +102,7 @@ void ddp_planned_print_evaluation(const struct ddp_planned *planned, FILE *out)
 {
     const struct ddp_train_options *options = planned->options;
     char when[64] = "epoch", part[64] = "", end[64] = "";
-    if (!planned->test || !ddp_train_evaluation_option(options))
+    if (!planned->test || !ddp_train_given_of(options, DDP_OF_EVALUATION))
         return;
     const int64_t all = ddp_dataset_info(planned->test)->sample_count;
     if (options->eval_every)

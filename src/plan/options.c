@@ -221,7 +221,7 @@ static const char *read_image_size(void *destination, const char *value)
 /* Those of the models stand between the first rows and the others. */
 static const struct ddp_option first_rows[] = {
     {OPTION_SECTION("What to train"), OPTION_CUSTOM("model", read_model, "NAME"),
-     .example = "--model resnet",
+     .scope = DDP_WITH_TEXT | DDP_WITH_CONVERSION, .example = "--model resnet",
      .help = "mlp, cnn, resnet, gpt2, llama, or article, the linear model of the example (default: "
              "that of "
              "--load; else gpt2 for text and tokens, mlp for other data)"},
@@ -233,92 +233,105 @@ static const struct ddp_option first_rows[] = {
 };
 
 static const struct ddp_option rows[] = {
-    {OPTION_TEXT("config", config, "FILE"),
+    {OPTION_TEXT("config", config, "FILE"), .excludes = "size",
      .help = "gpt2, llama: shape from this config.json of Hugging Face"},
     {OPTION_CHOICE("dtype", dtype, dtype_names, "TYPE"), .example = "--dtype bf16",
      .help = "type of the operands of products, and of activations on GPUs: fp32 (default) or "
              "bf16; weights are fp32"},
-    {OPTION_TEXT("data", data, "PATH"), .example = "--data book.txt", .letter = 'd',
+    {OPTION_TEXT("data", data, "PATH"), .scope = DDP_OF_DATA, .example = "--data book.txt",
+     .letter = 'd',
      .help = "training data: a directory (images, texts, IDX, CIFAR, train.bin), X.npy,Y.npy, "
              "FILE.npz, a token file, a text (also .gz or .jsonl) or a glob of them (default: "
              "Debian's Fashion-MNIST)"},
-    {OPTION_CUSTOM("dataset", read_dataset, "NAME"),
+    {OPTION_CUSTOM("dataset", read_dataset, "NAME"), .scope = DDP_OF_DATA,
      .help = "format of --data, if it is not detected: idx, cifar, npy, images, tokens or article"},
-    {OPTION_TEXT("val", val, "PATH"), .help = "data for evaluation, if --data has none"},
+    {OPTION_TEXT("val", val, "PATH"), .scope = DDP_OF_DATA, .excludes = "val-split",
+     .help = "data for evaluation, if --data has none"},
     {OPTION_CUSTOM_AT("val-split", val_split, read_val_split, "X"),
      .help = "cut data for evaluation off --data: this share of its samples, such as 0.1, or this "
              "many"},
     {OPTION_FLAG("normalize", normalize),
      .help = "numbers: bring each channel or feature to mean 0 and deviation 1"},
-    {OPTION_INT("seq-len", seq_len, 1, 1 << 24, "T"),
+    {OPTION_INT("seq-len", seq_len, 1, 1 << 24, "T"), .scope = DDP_OF_DATA | DDP_OF_TOKENS,
      .help = "tokens: length of a sample (default 256)"},
     {OPTION_CHOICE("tokens", tokens, ddp_token_kind_names, "KIND"),
+     .scope = DDP_OF_DATA | DDP_OF_TOKENS,
      .help =
          "tokens: format of the files: auto (default), gpt2 (llm.c's), uint16, uint32 or bytes"},
-    {OPTION_INT("vocab-size", vocab_size, 2, 1 << 24, "N"),
+    {OPTION_INT("vocab-size", vocab_size, 2, 1 << 24, "N"), .scope = DDP_OF_DATA | DDP_OF_TOKENS,
      .help = "tokens: how many there are (default: as --load, --config or --size says, else 50257 "
              "for 16 bits, 128256 for 32, 256 for bytes)"},
     {OPTION_TEXT("tokenizer", tokenizer, "PATH"),
+     .scope = DDP_WITH_TEXT | DDP_OF_DATA | DDP_OF_TOKENS,
      .help =
          "texts: encode them with this tokenizer.json, or that of this directory (default: that "
          "in the directory of --load; without one, bytes are tokens)"},
     {OPTION_TEXT("chat-template", chat_template, "NAME"),
+     .scope = DDP_WITH_TEXT | DDP_OF_DATA | DDP_OF_TOKENS,
      .help = "chats: chatml, qwen2.5, qwen3, qwen3-training, llama3 or llama3.1 (default: the "
              "tokenizer's own), or none for a --prompt that is plain text"},
     {OPTION_CHOICE("packing", packing, ddp_packing_names, "KIND"),
+     .scope = DDP_OF_DATA | DDP_OF_TOKENS,
      .help = "chats and prompts: documents (default) puts several into a row, with borders; pad "
              "gives each a row"},
     {OPTION_CHOICE("long-samples", long_samples, ddp_long_names, "KIND"),
+     .scope = DDP_OF_DATA | DDP_OF_TOKENS,
      .help = "chats and prompts longer than --seq-len: cut (default), drop or refuse"},
-    {OPTION_INT("show-masks", show_masks, 1, 1e6, "N"),
+    {OPTION_INT("show-masks", show_masks, 1, 1e6, "N"), .scope = DDP_OF_DATA | DDP_OF_TOKENS,
      .help = "texts: print the first N samples as the model sees them, with what is trained"},
-    {OPTION_CUSTOM("image-size", read_image_size, "N|HxW"),
+    {OPTION_CUSTOM("image-size", read_image_size, "N|HxW"), .scope = DDP_OF_DATA,
      .help = "images: scale to this height and width, and cut out the middle (default: the size "
              "that all have)"},
     {OPTION_CUSTOM("augment", read_augment, "LIST"),
      .help = "change training images at random: crop (4 pixels of padding), flip (left and right), "
              "crop,flip or none (default)"},
-    {OPTION_INT("data-threads", data_threads, 1, 64, "N"),
+    {OPTION_INT("data-threads", data_threads, 1, 64, "N"), .scope = DDP_OF_NODE,
      .help = "threads of each worker that read samples ahead (default 1)"},
-    {OPTION_INT("data-size", data_size, 1, 1e9, "N"),
+    {OPTION_INT("data-size", data_size, 1, 1e9, "N"), .scope = DDP_OF_DATA,
      .help = "article: number of samples, and of numbers in each (default 16)"},
-    {OPTION_TEXT("load", load, "PATH"), .example = "--load model.safetensors",
+    {OPTION_TEXT("load", load, "PATH"), .scope = DDP_WITH_TEXT | DDP_WITH_CONVERSION,
+     .example = "--load model.safetensors",
      .help = "start from these weights: a file from --save, a model of Hugging Face (a directory, "
              "or a file of GPT-2) or llm.c, a checkpoint, or a directory of checkpoints"},
-    {OPTION_TEXT("save", save, "FILE"), .example = "--save model.safetensors",
+    {OPTION_TEXT("save", save, "FILE"), .scope = DDP_OF_TRAINING,
+     .example = "--save model.safetensors",
      .help = "write the weights to this safetensors file at the end"},
-    {OPTION_CUSTOM("export", read_export, "PATH[,WHAT...]"), .example = "--export tuned",
+    {OPTION_CUSTOM("export", read_export, "PATH[,WHAT...]"),
+     .scope = DDP_OF_TRAINING | DDP_WITH_CONVERSION, .example = "--export tuned",
      .help =
          "write the weights at the end for other programs (gpt2: a file, and format=hf, llmc or "
          "llmc-bf16, by default as its suffix says; llama: a directory, and dtype=fp32 or "
          "bf16, shard=5G for files of at most this size, merge for the whole model instead of "
          "adapters)"},
-    {OPTION_TEXT("adapters", adapters, "PATH"),
+    {OPTION_TEXT("adapters", adapters, "PATH"), .scope = DDP_WITH_TEXT | DDP_WITH_CONVERSION,
      .help = "llama: start from these low-rank adapters to the model of --load: a directory of "
              "PEFT, or a checkpoint or file of a run with --lora"},
     {OPTION_CHOICE("frozen-dtype", frozen_dtype, file_dtype_names, "TYPE"),
+     .scope = DDP_WITH_TEXT | DDP_WITH_CONVERSION,
      .help = "llama with --lora: type of the frozen matrices in memory: as loaded (default; fp32 "
              "without --load), fp32 or bf16"},
-    {OPTION_UINT("seed", seed, "N"),
+    {OPTION_UINT("seed", seed, "N"), .scope = DDP_WITH_TEXT,
      .help = "seed of initial weights and sample order, from 0 to 2^64-1 (default 0)"},
 
     {OPTION_SECTION("Generating text, instead of training"),
-     OPTION_INT("generate", generate, 1, 1e6, "N"), .example = "--generate 200",
+     OPTION_INT("generate", generate, 1, 1e6, "N"), .scope = DDP_WITH_TEXT,
+     .example = "--generate 200",
      .help = "continue the prompt by N tokens with the gpt2 or llama that --load names"},
-    {OPTION_TEXT("prompt", prompt, "TEXT|FILE"),
+    {OPTION_TEXT("prompt", prompt, "TEXT|FILE"), .scope = DDP_OF_TEXT,
      .help = "text to continue, or a file with it; numbers where tokens are neither bytes nor have "
              "a tokenizer"},
-    {OPTION_REAL("temperature", temperature, 0, 100, "X"),
+    {OPTION_REAL("temperature", temperature, 0, 100, "X"), .scope = DDP_OF_TEXT,
      .help = "values below 1 favour likely tokens; 0 takes the most likely one (default 0.8)"},
-    {OPTION_INT("top-k", top_k, 0, 1e6, "K"),
+    {OPTION_INT("top-k", top_k, 0, 1e6, "K"), .scope = DDP_OF_TEXT,
      .help = "sample from the K most likely tokens only; 0: from all (default 200)"},
-    {OPTION_INT("samples", samples, 1, 1024, "K"),
+    {OPTION_INT("samples", samples, 1, 1024, "K"), .scope = DDP_OF_TEXT,
      .help = "generate K continuations of the prompt together (default 1)"},
-    {OPTION_TEXT("stop", stop, "TEXT"),
+    {OPTION_TEXT("stop", stop, "TEXT"), .scope = DDP_OF_TEXT,
      .help = "a continuation ends when it contains this text, or these numbers in a row"},
 
     {OPTION_SECTION("Evaluating and predicting, instead of training"),
-     OPTION_FLAG("eval-only", eval_only), .example = "--eval-only --load model.safetensors",
+     OPTION_FLAG("eval-only", eval_only), .scope = DDP_OF_EVALUATION,
+     .example = "--eval-only --load model.safetensors",
      .help = "evaluate the model that --load or --checkpoint names on the test set, once"},
     {OPTION_TEXT("predict", predict, "FILE"),
      .example = "--predict classes.csv --load model.safetensors",
@@ -329,38 +342,43 @@ static const struct ddp_option rows[] = {
      .example = "--mode dp",
      .help = "accum (default alone), ddp (default under ddprun), dp or pipeline"},
     {OPTION_FLAG("distributed", distributed), .help = "the same as --mode ddp"},
-    {OPTION_INT("replicas", replicas, 1, DDP_TRAIN_DEVICES, "N"),
+    {OPTION_INT("replicas", replicas, 1, DDP_TRAIN_DEVICES, "N"), .scope = DDP_OF_MODE(DDP_MODE_DP),
      .help = "dp: number of replicas, a thread each (default: the number of GPUs; 2 on the CPU)"},
-    {OPTION_INT("stages", stages, 2, DDP_STAGES_MAX, "S"),
+    {OPTION_INT("stages", stages, 2, DDP_STAGES_MAX, "S"), .scope = DDP_OF_MODE(DDP_MODE_PIPELINE),
      .help = "pipeline: cut the model into S stages, each a worker under ddprun, else a thread and "
              "device (default: the number of workers, or of GPUs; 2 on the CPU)"},
-    {OPTION_TEXT("cut", cut, "NAME,NAME,..."),
+    {OPTION_TEXT("cut", cut, "NAME,NAME,..."), .scope = DDP_OF_MODE(DDP_MODE_PIPELINE),
      .help = "pipeline: the layers at which the second and later stages begin, such as h.4,h.8 "
              "(default: stages that take about the same time)"},
-    {OPTION_TEXT("device", device, "KIND"), .help = device_help},
-    {OPTION_CUSTOM("devices", read_devices, "N,N,..."),
+    {OPTION_TEXT("device", device, "KIND"), .scope = DDP_WITH_TEXT, .help = device_help},
+    {OPTION_CUSTOM("devices", read_devices, "N,N,..."), .scope = DDP_WITH_TEXT,
      .help = "numbers of the GPUs for the replicas, stages or workers; one may be named twice"},
     {OPTION_FLAG("fast", fast),
      .help = "ddp on GPUs: NCCL's own all-reduce; the bits may then depend on the machine"},
-    {OPTION_INT("threads", threads, 1, 1024, "N"), .example = "--threads 4", .letter = 't',
+    {OPTION_INT("threads", threads, 1, 1024, "N"), .scope = DDP_WITH_TEXT | DDP_OF_NODE,
+     .example = "--threads 4", .letter = 't',
      .help = "computing threads of each worker, replica or stage (default: OMP_NUM_THREADS, or its "
              "share of the cores)"},
     {OPTION_REAL("bucket-mb", bucket_mb, 0.001, 1048576, "MB"),
+     .scope = DDP_OF_UPDATE | DDP_OF_MODE(DDP_MODE_DDP),
      .help = "ddp: size in MiB of the buckets of gradients that are all-reduced (default 25)"},
-    {OPTION_INT("zero", zero, 0, 1, "STAGE"),
+    {OPTION_INT("zero", zero, 0, 1, "STAGE"), .scope = DDP_OF_UPDATE,
      .help = "ddp: 1 splits the update over the workers (default on the CPU), 0 repeats it in each "
              "(default on GPUs, where their memory allows it)"},
     {OPTION_FLAG("sync-batch-norm", sync_batch_norm),
      .help = "ddp: batch norm over the samples of all workers, not over those of each worker"},
     {OPTION_INT("sync-every", sync_every, 1, DDP_COUNT_MAX, "H"),
+     .scope = DDP_OF_UPDATE | DDP_OF_MODE(DDP_MODE_DDP),
      .help = "ddp: workers update weights of their own, and average them every H steps (default 1: "
              "they add up the gradients of each step)"},
     {OPTION_INT("local-from", local_from, 0, DDP_COUNT_MAX, "STEP"),
+     .scope = DDP_OF_UPDATE | DDP_OF_LOCAL,
      .help = "with --sync-every: the first STEP steps are ordinary ones (default 0)"},
-    {OPTION_REAL("outer-lr", outer_rate, 0, 100, "RATE"),
+    {OPTION_REAL("outer-lr", outer_rate, 0, 100, "RATE"), .scope = DDP_OF_UPDATE | DDP_OF_LOCAL,
      .help = "with --sync-every: learning rate of an outer Nesterov SGD, which moves the weights "
              "towards the average (default 1)"},
     {OPTION_REAL("outer-momentum", outer_momentum, 0, 0.9999, "M"),
+     .scope = DDP_OF_UPDATE | DDP_OF_LOCAL,
      .help = "with --sync-every: momentum of the outer SGD (default 0)"},
     {OPTION_FLAG("recompute", recompute),
      .help =
@@ -369,16 +387,16 @@ static const struct ddp_option rows[] = {
 
     {OPTION_SECTION("How long and how much at a time"), OPTION_INT("epochs", epochs, 1, 1e9, "N"),
      .example = "--epochs 10", .letter = 'e', .help = "passes over the data (default 5)"},
-    {OPTION_INT("steps", steps, 1, DDP_COUNT_MAX, "N"), .example = "--steps 1000", .letter = 's',
-     .help = "optimizer steps instead of epochs"},
+    {OPTION_INT("steps", steps, 1, DDP_COUNT_MAX, "N"), .excludes = "epochs",
+     .example = "--steps 1000", .letter = 's', .help = "optimizer steps instead of epochs"},
     {OPTION_INT("batch-size", batch_size, 1, 1e6, "N"), .example = "--batch-size 32", .letter = 'b',
      .help = "samples of one shard: one forward and backward pass (default 64; gpt2, llama 8)"},
-    {OPTION_INT("acc-steps", acc_steps, 1, 1e6, "N"), .letter = 'a',
+    {OPTION_INT("acc-steps", acc_steps, 1, 1e6, "N"), .scope = DDP_OF_UPDATE, .letter = 'a',
      .help = "shards that a worker or replica runs before each update (default 1)"},
     {OPTION_INT("lanes", lanes, 1, DDP_TRAIN_LANES, "N"),
      .help = "gradients are added one after another in each of N lanes, and the lanes' sums in a "
              "tree (default 8, a power of two); 1 takes the least memory"},
-    {OPTION_INT("global-batch", global_batch, 1, 1e9, "N"), .letter = 'g',
+    {OPTION_INT("global-batch", global_batch, 1, 1e9, "N"), .scope = DDP_OF_UPDATE, .letter = 'g',
      .help = "samples of an update over all workers; determines --acc-steps"},
     {OPTION_NEGATABLE("shuffle", shuffle),
      .help = "a new random order each epoch (default except for article)"},
@@ -412,7 +430,7 @@ static const struct ddp_option rows[] = {
      OPTION_CHOICE("schedule", schedule, ddp_schedule_names, "NAME"),
      .example = "--schedule cosine",
      .help = "constant (default for article), linear (for mlp), cosine or step"},
-    {OPTION_INT("warmup-steps", warmup_steps, 0, DDP_COUNT_MAX, "N"),
+    {OPTION_INT("warmup-steps", warmup_steps, 0, DDP_COUNT_MAX, "N"), .excludes = "warmup-epochs",
      .help = "steps over which the rate first rises (default 0)"},
     {OPTION_REAL("warmup-epochs", warmup_epochs, 0, 1e9, "X"),
      .help = "the same in epochs, such as 0.5"},
@@ -420,7 +438,7 @@ static const struct ddp_option rows[] = {
      .help = "linear, cosine: the rate at the end (default 0)"},
     {OPTION_REAL("lr-gamma", gamma, 0, 1, "G"),
      .help = "step: the factor by which the rate drops (default 0.1)"},
-    {OPTION_INT("lr-step-size", step_size, 1, 1e9, "N"),
+    {OPTION_INT("lr-step-size", step_size, 1, 1e9, "N"), .excludes = "lr-milestones",
      .help = "step: epochs between drops (default 30)"},
     {OPTION_CUSTOM("lr-milestones", read_milestones, "N,N,..."),
      .help = "step: the epochs after which the rate drops, instead of --lr-step-size"},
@@ -430,18 +448,21 @@ static const struct ddp_option rows[] = {
      .help = "write checkpoints to this directory; Ctrl-C, SIGTERM and SIGUSR1 then write one and "
              "stop the job with exit code 75"},
     {OPTION_INT("checkpoint-every", checkpoint_every, 1, DDP_COUNT_MAX, "N"),
+     .scope = DDP_OF_TRAINING, .needs = "checkpoint",
      .help = "a checkpoint every N steps and at the end (default: after each epoch)"},
-    {OPTION_INT("keep", keep, 0, DDP_COUNT_MAX, "N"),
+    {OPTION_INT("keep", keep, 0, DDP_COUNT_MAX, "N"), .scope = DDP_OF_TRAINING,
+     .needs = "checkpoint",
      .help = "remove all but the newest N checkpoints (default 3; 0: keep all)"},
-    {OPTION_FLAG("keep-best", keep_best),
+    {OPTION_FLAG("keep-best", keep_best), .scope = DDP_OF_TRAINING | DDP_OF_EVALUATION,
+     .needs = "checkpoint",
      .help = "write a checkpoint whenever the test loss is the lowest so far, and keep that one "
              "too, as DIR/best"},
-    {OPTION_FLAG("resume", resume), .example = "--resume",
+    {OPTION_FLAG("resume", resume), .needs = "checkpoint", .example = "--resume",
      .help = "resume from the newest complete checkpoint in --checkpoint DIR; start from the "
              "beginning if there is none"},
     {OPTION_TEXT("resume-from", resume_from, "DIR"),
      .help = "resume from this checkpoint (.../step-N), or the newest one in this directory"},
-    {OPTION_FLAG("extend", extend),
+    {OPTION_FLAG("extend", extend), .scope = DDP_OF_TRAINING,
      .help = "when resuming with another number of steps: plan a rate that falls towards the end "
              "anew, from where it is now"},
 
@@ -451,22 +472,25 @@ static const struct ddp_option rows[] = {
     {OPTION_CUSTOM("plan-memory", read_plan_memory, "SIZE"),
      .help = "the same for so much memory of a GPU, or of the machine on the CPU, with a table of "
              "what fits by mode, workers and type"},
-    {OPTION_CUSTOM("shape", read_shape, "N,N,..."),
+    {OPTION_CUSTOM("shape", read_shape, "N,N,..."), .scope = DDP_OF_DATA | DDP_OF_PLAN,
+     .excludes = "data seq-len resume resume-from",
      .help = "--plan: samples are C,H,W images, T tokens or N numbers, instead of --data"},
-    {OPTION_INT("classes", classes, 1, 1 << 24, "N"),
-     .help = "--plan: classes of samples, instead of --data (default 10)"},
+    {OPTION_INT("classes", classes, 1, 1 << 24, "N"), .scope = DDP_OF_DATA | DDP_OF_PLAN,
+     .excludes = "data", .help = "--plan: classes of samples, instead of --data (default 10)"},
     {OPTION_NEGATABLE("eval", evaluate), .help = "test accuracy after each epoch (default)"},
     {OPTION_INT("eval-every", eval_every, 1, DDP_COUNT_MAX, "N"),
+     .scope = DDP_OF_TRAINING | DDP_OF_EVALUATION,
      .help = "evaluate every N steps and at the end, instead of after each epoch"},
-    {OPTION_INT("eval-steps", eval_steps, 1, 1e9, "N"),
+    {OPTION_INT("eval-steps", eval_steps, 1, 1e9, "N"), .scope = DDP_OF_EVALUATION,
      .help = "evaluate on the first N batches of the test set: N times --batch-size samples "
              "(default: all)"},
     {OPTION_INT("patience", patience, 1, DDP_COUNT_MAX, "N"),
+     .scope = DDP_OF_TRAINING | DDP_OF_EVALUATION,
      .help = "end the training when N evaluations in a row have not lowered the test loss"},
-    {OPTION_INT("sample-every", sample_every, 1, DDP_COUNT_MAX, "N"),
+    {OPTION_INT("sample-every", sample_every, 1, DDP_COUNT_MAX, "N"), .scope = DDP_OF_TRAINING,
      .help = "gpt2, llama: continue --prompt with the current weights every N steps, and print the "
              "text"},
-    {OPTION_INT("sample-length", sample_length, 1, 1e6, "N"),
+    {OPTION_INT("sample-length", sample_length, 1, 1e6, "N"), .needs = "sample-every",
      .help = "tokens of --sample-every (default 200)"},
     {OPTION_INT("log-every", report.log_every, 0, DDP_COUNT_MAX, "N"),
      .help = "print the loss every N steps (default 0: a bar on a terminal, else a line every half "
@@ -480,11 +504,12 @@ static const struct ddp_option rows[] = {
      .help = "write them to an event file in this directory, for TensorBoard"},
     {OPTION_TEXT("trace", report.trace, "FILE"),
      .help = "write a trace of each worker to this file, for Perfetto or chrome://tracing"},
-    {OPTION_CUSTOM("trace-steps", read_trace_steps, "A-B"),
+    {OPTION_CUSTOM("trace-steps", read_trace_steps, "A-B"), .needs = "trace",
      .help = "the steps that --trace shows (default 1-1000)"},
-    {OPTION_FLAG("verbose", report.verbose), .letter = 'v',
-     .help = "print every step, and the weights of small models"},
-    {OPTION_FLAG("quiet", quiet), .letter = 'q', .help = "print errors and warnings only"},
+    {OPTION_FLAG("verbose", report.verbose), .scope = DDP_WITH_TEXT | DDP_WITH_CONVERSION,
+     .letter = 'v', .help = "print every step, and the weights of small models"},
+    {OPTION_FLAG("quiet", quiet), .scope = DDP_WITH_TEXT | DDP_OF_NODE | DDP_WITH_CONVERSION,
+     .letter = 'q', .help = "print errors and warnings only"},
     OPTION_GONE("check-replicas", "workers that update alike are checked by the tests"),
     OPTION_GONE("export-dtype", "use --export PATH,dtype=bf16"),
     OPTION_GONE("export-format", "use --export PATH,format=llmc"),
@@ -528,6 +553,13 @@ const struct ddp_option *ddp_train_option_table(void)
 bool ddp_train_given(const struct ddp_train_options *options, const char *name)
 {
     return ddp_options_given(ddp_train_option_table(), &options->given, name);
+}
+
+const char *ddp_train_given_of(const struct ddp_train_options *options, unsigned scope)
+{
+    const struct ddp_option *row =
+        ddp_options_given_of(ddp_train_option_table(), &options->given, scope);
+    return row ? row->name : NULL;
 }
 
 const union ddp_model_own *ddp_train_model_own(const struct ddp_train_options *options)

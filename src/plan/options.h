@@ -118,11 +118,30 @@ struct ddp_train_options {
 enum ddp_train_decay { DDP_DECAY_ALL, DDP_DECAY_MATRICES };
 extern const char *const ddp_train_decay_names[];
 
+/* Scopes of the table's rows. */
+enum {
+    DDP_OF_TEXT = 1 << 0,         /* generating, alone or in between training, takes it */
+    DDP_WITH_TEXT = 1 << 1,       /* so do generating and training */
+    DDP_OF_TRAINING = 1 << 2,     /* has no effect where nothing is trained */
+    DDP_OF_EVALUATION = 1 << 3,   /* needs evaluations, or is one */
+    DDP_OF_DATA = 1 << 4,         /* where the data are, or what */
+    DDP_OF_TOKENS = 1 << 5,       /* of data that are tokens alone */
+    DDP_OF_PLAN = 1 << 6,         /* --plan takes it instead of data */
+    DDP_OF_NODE = 1 << 7,         /* may differ from node to node */
+    DDP_OF_UPDATE = 1 << 8,       /* how workers share an update: nothing where none is made */
+    DDP_OF_LOCAL = 1 << 9,        /* needs --sync-every H, with H above 1 */
+    DDP_WITH_CONVERSION = 1 << 10 /* of exports without training too */
+};
+#define DDP_OF_MODE(mode) (1 << (16 + (mode))) /* belongs to this --mode; to all without any */
+
 /* The table of all options, with those of the models. Ends in a row without a name. */
 const struct ddp_option *ddp_train_option_table(void);
 
 /* Was the option of this name, which there is, given? */
 bool ddp_train_given(const struct ddp_train_options *options, const char *name);
+
+/* The first given option with one of these scopes; NULL: none is. */
+const char *ddp_train_given_of(const struct ddp_train_options *options, unsigned scope);
 
 /* Do these options ask for an evaluation or predictions of a model, instead of training? */
 bool ddp_train_evaluates_only(const struct ddp_train_options *options);
@@ -248,9 +267,6 @@ enum ddp_status ddp_train_check_pairs(const struct ddp_train_options *options);
 /* The same of those that depend on the number of steps, when the plan is whole. */
 void ddp_train_check_length(const struct ddp_train_options *options,
                             const struct ddp_train_plan *plan);
-
-/* The first given option that has to do with evaluations; NULL: none is. */
-const char *ddp_train_evaluation_option(const struct ddp_train_options *options);
 
 void ddp_train_plan_print_optimizer(const struct ddp_train_plan *plan, FILE *out);
 

@@ -13,30 +13,11 @@
 
 /* --- one task or the other -------------------------------------------------------------------- */
 
-/* What generating takes, alone or in between training ... */
-static const char *const generation[] = {"prompt", "temperature", "top-k", "samples", "stop", NULL};
-/* ... and what it shares with training. */
-static const char *const shared[] = {
-    "generate", "model", "load",      "seed",          "device",   "devices",      "threads",
-    "verbose",  "quiet", "tokenizer", "chat-template", "adapters", "frozen-dtype", NULL};
-
-static bool contains(const char *const *names, const char *name)
-{
-    while (*names && strcmp(*names, name) != 0)
-        names++;
-    return *names != NULL;
-}
-
-/* What training does besides. */
-static const char *const training[] = {"save",      "export", "checkpoint-every", "keep",
-                                       "keep-best", "extend", "sample-every",     "eval-every",
-                                       "patience",  NULL};
-
 /* Has this option no effect with --generate, or else with the others that train nothing? */
-static bool is_idle(const char *name, bool generating)
+static bool is_idle(const struct ddp_option *row, bool generating)
 {
-    return generating ? !contains(generation, name) && !contains(shared, name)
-                      : contains(training, name);
+    return generating ? !(row->scope & (DDP_OF_TEXT | DDP_WITH_TEXT))
+                      : row->scope & DDP_OF_TRAINING;
 }
 
 /* One line for all options of training. */
@@ -46,8 +27,7 @@ static void warn_idle(const struct ddp_train_options *options, bool generating, 
     size_t used = 0;
     int count = 0;
     for (const struct ddp_option *row = ddp_train_option_table(); row->name; row++)
-        if (ddp_train_given(options, row->name) && is_idle(row->name, generating) &&
-            used < sizeof list) {
+        if (ddp_train_given(options, row->name) && is_idle(row, generating) && used < sizeof list) {
             used += (size_t)snprintf(list + used, sizeof list - used, "%s--%s", count ? ", " : "",
                                      row->name);
             count++;
@@ -59,89 +39,39 @@ static void warn_idle(const struct ddp_train_options *options, bool generating, 
 
 /* --- two that do not go together, or not without each other ----------------------------------- */
 
-static const char *const excluding[][2] = {
-    {"steps", "epochs"},
-    {"config", "size"},
-    {"val", "val-split"},
-    {"warmup-steps", "warmup-epochs"},
-    {"lr-step-size", "lr-milestones"},
-    {"shape", "data"},
-    {"shape", "seq-len"},
-    {"classes", "data"},
-    {"shape", "resume"},
-    {"shape", "resume-from"},
-};
-
-static const struct {
-    const char *name, *needs, *argument;
-} needing[] = {
-    {"checkpoint-every", "checkpoint", "DIR"}, {"keep", "checkpoint", "DIR"},
-    {"resume", "checkpoint", "DIR"},           {"trace-steps", "trace", "FILE"},
-    {"keep-best", "checkpoint", "DIR"},        {"sample-length", "sample-every", "N"},
-};
-
-/* What an evaluation decides or needs. */
-static const char *const of_evaluation[] = {"eval-only", "eval-every", "eval-steps",
-                                            "patience",  "keep-best",  NULL};
-
-const char *ddp_train_evaluation_option(const struct ddp_train_options *options)
-{
-    int i = 0;
-    while (of_evaluation[i] && !ddp_train_given(options, of_evaluation[i]))
-        i++;
-    return of_evaluation[i];
-}
-
 /* What stands for data in a plan, and in nothing else. */
 static enum ddp_status check_shape(const struct ddp_train_options *options)
 {
-    static const char *const names[] = {"shape", "classes"};
-    for (int i = 0; i < 2; i++)
-        if (ddp_train_given(options, names[i]) && !options->plan)
-            return ddp_fail(DDP_ERR_INVALID,
-                            "--%s is for --plan, which needs no data: training takes --data",
-                            names[i]);
-        else if (ddp_train_given(options, names[i]) && options->model == &ddp_model_article)
-            return ddp_fail(DDP_ERR_INVALID,
-                            "--%s: the model article draws its own samples; leave it out",
-                            names[i]);
+    const char *name = ddp_train_given_of(options, DDP_OF_PLAN);
+    if (name && !options->plan)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--%s is for --plan, which needs no data: training takes --data", name);
+    if (name && options->model == &ddp_model_article)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--%s: the model article draws its own samples; leave it out", name);
     return DDP_OK;
 }
 
-/* What says where the data are, or what. */
-static const char *const of_data[] = {"data",       "dataset",      "val",        "shape",
-                                      "classes",    "seq-len",      "tokens",     "vocab-size",
-                                      "image-size", "data-size",    "tokenizer",  "chat-template",
-                                      "packing",    "long-samples", "show-masks", NULL};
-
 static enum ddp_status check_own_data(const struct ddp_train_options *options)
 {
-    for (int i = 0; options->own_data && of_data[i]; i++)
-        if (ddp_train_given(options, of_data[i]))
-            return ddp_fail(DDP_ERR_INVALID,
-                            "--%s: this program has data of its own, with ddp_train_set_data(): "
-                            "leave --%s out",
-                            of_data[i], of_data[i]);
-    return DDP_OK;
+    const char *name = options->own_data ? ddp_train_given_of(options, DDP_OF_DATA) : NULL;
+    return name ? ddp_fail(DDP_ERR_INVALID,
+                           "--%s: this program has data of its own, with ddp_train_set_data(): "
+                           "leave --%s out",
+                           name, name)
+                : DDP_OK;
 }
 
 enum ddp_status ddp_train_check_pairs(const struct ddp_train_options *options)
 {
-    for (size_t i = 0; i < sizeof excluding / sizeof excluding[0]; i++)
-        if (ddp_train_given(options, excluding[i][0]) && ddp_train_given(options, excluding[i][1]))
-            return ddp_fail(DDP_ERR_INVALID, "--%s and --%s exclude each other: give one",
-                            excluding[i][0], excluding[i][1]);
+    if (ddp_options_check(ddp_train_option_table(), &options->given) != DDP_OK)
+        return DDP_ERR_INVALID;
     if (options->resume_from && options->load && !ddp_train_given(options, "lora") &&
         !options->adapters) /* whose checkpoints are without their base */
         return ddp_fail(DDP_ERR_INVALID, "--resume-from and --load exclude each other: give one");
-    for (size_t i = 0; i < sizeof needing / sizeof needing[0]; i++)
-        if (ddp_train_given(options, needing[i].name) &&
-            !ddp_train_given(options, needing[i].needs))
-            return ddp_fail(DDP_ERR_INVALID, "--%s needs --%s %s", needing[i].name,
-                            needing[i].needs, needing[i].argument);
     if (check_own_data(options) != DDP_OK)
         return DDP_ERR_INVALID;
-    const char *evaluation = ddp_train_evaluation_option(options);
+    const char *evaluation = ddp_train_given_of(options, DDP_OF_EVALUATION);
     if (evaluation && !options->evaluate)
         return ddp_fail(DDP_ERR_INVALID, "--%s and --no-eval exclude each other: give one",
                         evaluation);
@@ -163,12 +93,12 @@ enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
         warn_idle(options, true, "generate");
         return DDP_OK;
     }
-    for (int i = 0; generation[i] && !options->sample_every; i++)
-        if (ddp_train_given(options, generation[i]))
-            return ddp_fail(DDP_ERR_INVALID,
-                            "--%s belongs to --generate N, which continues a text instead of "
-                            "training, or to --sample-every N: give one of them too, or none",
-                            generation[i]);
+    const char *of_text = ddp_train_given_of(options, DDP_OF_TEXT);
+    if (of_text && !options->sample_every)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--%s belongs to --generate N, which continues a text instead of "
+                        "training, or to --sample-every N: give one of them too, or none",
+                        of_text);
     if (options->sample_every && !plan->model->context)
         return ddp_fail(DDP_ERR_INVALID,
                         "--sample-every: only gpt2 and llama write texts, and the model is %s",

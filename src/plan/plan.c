@@ -27,15 +27,10 @@
 static enum ddp_status choose_local(struct ddp_train_plan *plan,
                                     const struct ddp_train_options *options)
 {
-    static const char *const needing[] = {"local-from", "outer-lr", "outer-momentum"};
     const bool local = options->sync_every > 1;
-    if (ddp_train_given(options, "sync-every") && plan->mode != DDP_MODE_DDP)
-        return ddp_fail(DDP_ERR_INVALID, "--sync-every belongs to --mode ddp, and the mode is %s",
-                        ddp_mode_names[plan->mode]);
-    for (size_t i = 0; i < sizeof needing / sizeof needing[0]; i++)
-        if (ddp_train_given(options, needing[i]) && !local)
-            return ddp_fail(DDP_ERR_INVALID, "--%s needs --sync-every H, with H above 1",
-                            needing[i]);
+    const char *of_local = ddp_train_given_of(options, DDP_OF_LOCAL);
+    if (of_local && !local)
+        return ddp_fail(DDP_ERR_INVALID, "--%s needs --sync-every H, with H above 1", of_local);
     if (local && ddp_train_given(options, "zero") && options->zero > 0)
         return ddp_fail(DDP_ERR_INVALID,
                         "--sync-every %" PRId64 ": each worker updates weights of "
@@ -77,6 +72,21 @@ static enum ddp_status choose_sharing(struct ddp_train_plan *plan,
     return DDP_OK;
 }
 
+/* Options that belong to another mode. */
+static enum ddp_status check_scopes(const struct ddp_train_plan *plan,
+                                    const struct ddp_train_options *options)
+{
+    for (int mode = 0; ddp_mode_names[mode]; mode++) {
+        const char *name = mode == (int)plan->mode
+                               ? NULL
+                               : ddp_train_given_of(options, DDP_OF_MODE((unsigned)mode));
+        if (name)
+            return ddp_fail(DDP_ERR_INVALID, "--%s belongs to --mode %s, and the mode is %s", name,
+                            ddp_mode_names[mode], ddp_mode_names[plan->mode]);
+    }
+    return DDP_OK;
+}
+
 static enum ddp_status choose_mode(struct ddp_train_plan *plan,
                                    const struct ddp_train_options *options, bool launched)
 {
@@ -105,12 +115,8 @@ static enum ddp_status choose_mode(struct ddp_train_plan *plan,
                         "--mode %s supports at most %d workers on one machine, ddprun started %d: "
                         "give ddprun a lower --nproc",
                         ddp_mode_names[plan->mode], DDP_REDUCE_MAX, on_node);
-    if (ddp_train_given(options, "replicas") && plan->mode != DDP_MODE_DP)
-        return ddp_fail(DDP_ERR_INVALID, "--replicas belongs to --mode dp, and the mode is %s",
-                        ddp_mode_names[plan->mode]);
-    if (ddp_train_given(options, "bucket-mb") && plan->mode != DDP_MODE_DDP)
-        return ddp_fail(DDP_ERR_INVALID, "--bucket-mb belongs to --mode ddp, and the mode is %s",
-                        ddp_mode_names[plan->mode]);
+    if (check_scopes(plan, options) != DDP_OK)
+        return DDP_ERR_INVALID;
     enum ddp_status status = ddp_train_plan_stages(plan, options);
     plan->replicas = plan->mode == DDP_MODE_DP ? plan->replicas : 1;
     if (status == DDP_OK)

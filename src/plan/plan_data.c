@@ -46,14 +46,10 @@ enum ddp_status ddp_planned_check_fit(const struct ddp_planned *planned)
             : strcmp(info->source, "images") == 0
                 ? ": put the images of each class into a directory of its own"
                 : "");
-    static const char *const of_tokens[] = {"seq-len",      "tokens",        "vocab-size",
-                                            "tokenizer",    "chat-template", "packing",
-                                            "long-samples", "show-masks"};
-    for (size_t i = 0; i < sizeof of_tokens / sizeof of_tokens[0]; i++)
-        if (!tokens && ddp_train_given(options, of_tokens[i]))
-            return ddp_fail(DDP_ERR_INVALID, "--%s belongs to token data, and %s holds numbers",
-                            of_tokens[i], where);
-    return DDP_OK;
+    const char *of_tokens = tokens ? NULL : ddp_train_given_of(options, DDP_OF_TOKENS);
+    return of_tokens ? ddp_fail(DDP_ERR_INVALID, "--%s belongs to token data, and %s holds numbers",
+                                of_tokens, where)
+                     : DDP_OK;
 }
 
 static const char *kind_of(const struct ddp_dataset_info *info)

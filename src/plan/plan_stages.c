@@ -40,11 +40,7 @@ enum ddp_status ddp_train_plan_stages(struct ddp_train_plan *plan,
     const bool given = ddp_train_given(options, "stages");
     plan->stages = 1;
     if (plan->mode != DDP_MODE_PIPELINE)
-        return given || options->cut
-                   ? ddp_fail(DDP_ERR_INVALID,
-                              "--%s belongs to --mode pipeline, and the mode is %s",
-                              given ? "stages" : "cut", ddp_mode_names[plan->mode])
-                   : DDP_OK;
+        return DDP_OK;
     const int devices = plan->replicas > 1 ? plan->replicas : 2; /* or that many threads */
     plan->stages = given                  ? (int)options->stages
                    : options->cut         ? stages_of_cut(options->cut)

@@ -255,18 +255,12 @@ enum ddp_status ddp_planned_export(const struct ddp_planned *planned, float *wei
 
 bool ddp_planned_converts(const struct ddp_train_options *options)
 {
-    static const char *const own[] = {"load",  "adapters", "export",  "frozen-dtype",
-                                      "model", "quiet",    "verbose", NULL};
     if (!options->load || !options->export_path ||
         !(ddp_hf_llama_is(options->load) || ddp_peft_is(options->load)))
         return false;
-    for (const struct ddp_option *row = ddp_train_option_table(); row->name; row++) {
-        int i = 0;
-        while (own[i] && strcmp(own[i], row->name) != 0)
-            i++;
-        if (!own[i] && ddp_train_given(options, row->name))
+    for (const struct ddp_option *row = ddp_train_option_table(); row->name; row++)
+        if (!(row->scope & DDP_WITH_CONVERSION) && ddp_train_given(options, row->name))
             return false;
-    }
     return true;
 }
 

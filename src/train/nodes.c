@@ -86,14 +86,9 @@ static uint64_t value_of(const struct ddp_train_options *options, const struct d
 
 static void add_options(struct traits *traits, const struct ddp_train_options *options)
 {
-    static const char *const of_a_node[] = {"threads", "data-threads", "quiet"};
-    for (const struct ddp_option *row = ddp_train_option_table(); row->name; row++) {
-        bool own = row->alias_of || row->gone;
-        for (size_t i = 0; i < sizeof of_a_node / sizeof of_a_node[0]; i++)
-            own = own || strcmp(row->name, of_a_node[i]) == 0;
-        if (!own)
+    for (const struct ddp_option *row = ddp_train_option_table(); row->name; row++)
+        if (!row->alias_of && !row->gone && !(row->scope & DDP_OF_NODE))
             add_trait(traits, row->name, true, value_of(options, row));
-    }
 }
 
 static enum ddp_status add_data(struct traits *traits, const ddp_dataset *data, const char *name)

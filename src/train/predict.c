@@ -417,11 +417,6 @@ enum ddp_status ddp_run_without_training(struct ddp_run *run)
 
 /* --- options --- */
 
-/* How a training uses its workers: what is refused where it does not suit them. */
-static const char *const sharing[] = {"zero",         "shared-weights", "bucket-mb",  "acc-steps",
-                                      "global-batch", "sync-every",     "local-from", "sync-state",
-                                      "outer-lr",     "outer-momentum", NULL};
-
 void ddp_run_drop_training(struct ddp_train_options *options)
 {
     const char *trained = options->resume_from ? options->resume_from : options->checkpoint;
@@ -441,8 +436,9 @@ void ddp_run_drop_training(struct ddp_train_options *options)
     options->sync_batch_norm = false;
     options->sync_every = 1;
     options->acc_steps = 1;
-    for (int i = 0; sharing[i]; i++)
-        ddp_options_forget(ddp_train_option_table(), &options->given, sharing[i]);
+    /* How a training uses its workers is refused where it does not suit them. */
+    for (const char *name; (name = ddp_train_given_of(options, DDP_OF_UPDATE));)
+        ddp_options_forget(ddp_train_option_table(), &options->given, name);
 }
 
 static bool ends_well(const char *path)

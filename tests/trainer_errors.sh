@@ -151,15 +151,6 @@ expect "save through a link" 0 '' $t $one --save "$work/link"
 chmod 600 "$work/target"
 expect "save, old permissions" 0 '' $t $one --save "$work/target"
 [ "$(stat -c %a "$work/target")" = 600 ] || fail "save: the file's permissions have changed"
-(exit 0) &
-gone=$!
-wait
-: >"$work/target.$gone.tmp" # as a kill between linkat() and rename() leaves it
-: >"$work/target.$$.tmp"    # another job's, which is alive
-expect "save, removes the leftovers of the dead" 0 '' $t $one --save "$work/target"
-[ ! -e "$work/target.$gone.tmp" ] || fail "save: what a killed process left is still there"
-[ -e "$work/target.$$.tmp" ] || fail "save: another job's temporary file was removed"
-rm "$work/target.$$.tmp"
 good_data; rm "$work/data/train-images-idx3-ubyte"; mkfifo "$work/data/train-images-idx3-ubyte"
 bad_data "a FIFO for data" 4 'error: .*train-images.*not a regular file'
 

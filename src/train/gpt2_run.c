@@ -12,6 +12,7 @@
 #include "model/gpt2.h"
 #include "model/llama.h"
 #include "train/llama_run.h"
+#include "train/outputs.h"
 #include "weights/weights.h"
 
 #include <inttypes.h>
@@ -119,32 +120,45 @@ enum ddp_status ddp_run_apply_config(const struct ddp_run *run, struct ddp_model
     return ddp_load_apply(&run->load, options, config, ddp_dataset_where(info));
 }
 
+static enum ddp_status write_gpt2(struct ddp_run *run, const char *path)
+{
+    const struct ddp_gpt2 *gpt2 = ddp_gpt2_in(&run->model_config);
+    const struct ddp_hf_config config = {.shape = {.heads = gpt2->heads},
+                                         .dropout = gpt2->dropout,
+                                         .exact_gelu = gpt2->exact_gelu,
+                                         .norm_eps = gpt2->norm_eps};
+    return ddp_train_weights_export(path, (enum ddp_export_format)run->options->export_format,
+                                    run->graph, &config, run->weights);
+}
+
+uint64_t ddp_run_export_bytes(const struct ddp_run *run)
+{
+    const bool halves = run->options->export_format == DDP_EXPORT_LLMC_BF16;
+    if (run->plan.model == &ddp_model_llama)
+        return ddp_llama_write_bytes(run);
+    return (uint64_t)ddp_graph_element_count(run->graph) * (halves ? 2 : 4);
+}
+
+void ddp_run_print_exported(const struct ddp_run *run)
+{
+    char shown[DDP_TEXT_SHOWN];
+    fprintf(run->out, "exported %s\n", ddp_text_show(shown, run->options->export_path));
+}
+
 enum ddp_status ddp_run_export(struct ddp_run *run)
 {
     const char *path = run->options->export_path;
-    struct ddp_hf_config config = {.norm_eps = 0}; /* of GPT-2 alone */
-    char shown[DDP_TEXT_SHOWN];
+    const bool llama = run->plan.model == &ddp_model_llama, writes = run->plan.rank == 0;
     if (!path)
         return DDP_OK;
-    if (run->plan.model == &ddp_model_llama)
-        return ddp_llama_export(run);
-    if (run->plan.rank != 0)
-        return ddp_run_fetch_weights(run, false);
-    if (run->plan.model == &ddp_model_gpt2) {
-        const struct ddp_gpt2 *gpt2 = ddp_gpt2_in(&run->model_config);
-        config = (struct ddp_hf_config){.shape = {.heads = gpt2->heads},
-                                        .dropout = gpt2->dropout,
-                                        .exact_gelu = gpt2->exact_gelu,
-                                        .norm_eps = gpt2->norm_eps};
-    }
     const int64_t begin = ddp_trace_begin();
-    ddp_job_report(run->job, "export", run->plan.total_steps);
-    enum ddp_status status = ddp_run_fetch_weights(run, true);
-    if (status == DDP_OK)
-        status = ddp_train_weights_export(path, (enum ddp_export_format)run->options->export_format,
-                                          run->graph, &config, run->weights);
+    if (writes)
+        ddp_job_report(run->job, "export", run->plan.total_steps);
+    enum ddp_status status = ddp_run_fetch_weights(run, writes);
+    if (status == DDP_OK && writes)
+        status = ddp_run_write(run, path, llama ? ddp_llama_write : write_gpt2);
     ddp_trace_end("export", begin, NULL, 0);
-    if (status == DDP_OK && run->out)
-        fprintf(run->out, "exported %s\n", ddp_text_show(shown, path));
+    if (status == DDP_OK && writes && run->out)
+        ddp_run_print_exported(run);
     return status;
 }

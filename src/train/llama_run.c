@@ -96,14 +96,14 @@ static bool writes_adapters(const struct ddp_run *run)
     return ddp_llama_in(&run->model_config)->lora.rank > 0 && !run->options->merge;
 }
 
-static struct ddp_hf_export export_of(const struct ddp_run *run)
+static struct ddp_hf_export export_of(const struct ddp_run *run, const char *path)
 {
     const struct ddp_train_options *options = run->options;
     const bool bf16 = options->export_dtype == DDP_TRAIN_FILE_BF16 ||
                       (options->export_dtype == DDP_TRAIN_AS_LOADED && run->load.hf.dtype &&
                        strcmp(run->load.hf.dtype, "BF16") == 0);
     return (struct ddp_hf_export){
-        .directory = options->export_path,
+        .directory = path,
         .source = run->load.directory,
         .dtype = bf16 ? DDP_BF16 : DDP_F32,
         .shard_bytes = (uint64_t)options->shard_bytes,
@@ -135,7 +135,7 @@ enum ddp_status ddp_llama_check_export(const struct ddp_run *run)
     if (options->export_format > DDP_EXPORT_HF)
         return ddp_fail(DDP_ERR_INVALID, "--export-format: a llama is exported in the form of "
                                          "Hugging Face alone");
-    const struct ddp_hf_export to = export_of(run);
+    const struct ddp_hf_export to = export_of(run, options->export_path);
     return lora && !options->merge ? ddp_peft_save_check(to.directory)
                                    : ddp_hf_llama_export_check(&to);
 }
@@ -182,9 +182,10 @@ static enum ddp_status merge_adapter(const struct values *values, struct ddp_hf_
     return DDP_OK;
 }
 
-static enum ddp_status export_model(const struct ddp_run *run, struct values *values)
+static enum ddp_status export_model(const struct ddp_run *run, const char *path,
+                                    struct values *values)
 {
-    const struct ddp_hf_export to = export_of(run);
+    const struct ddp_hf_export to = export_of(run, path);
     const struct ddp_llama *llama = ddp_llama_in(&run->model_config);
     const struct ddp_hf_llama config = {
         .shape = *llama,
@@ -221,11 +222,8 @@ static enum ddp_status frozen_values(const struct ddp_run *run, void **values, v
     return status;
 }
 
-/* What run->weights and the frozen parameters are, to the directory. */
-static enum ddp_status write_export(const struct ddp_run *run)
+enum ddp_status ddp_llama_write(struct ddp_run *run, const char *path)
 {
-    const char *path = run->options->export_path;
-    char shown[DDP_TEXT_SHOWN];
     struct values values = {NULL, 0, 0};
     void *frozen = NULL, *made = NULL;
     enum ddp_status status = writes_adapters(run) ? DDP_OK : frozen_values(run, &frozen, &made);
@@ -235,25 +233,20 @@ static enum ddp_status write_export(const struct ddp_run *run)
         status = ddp_peft_save(path, &ddp_llama_in(&run->model_config)->lora, run->load.directory,
                                values.all + values.base, values.count - values.base);
     else if (status == DDP_OK)
-        status = export_model(run, &values);
+        status = export_model(run, path, &values);
     free(values.all);
     free(made);
-    if (status == DDP_OK && run->out)
-        fprintf(run->out, "exported %s\n", ddp_text_show(shown, path));
     return status;
 }
 
-enum ddp_status ddp_llama_export(struct ddp_run *run)
+uint64_t ddp_llama_write_bytes(const struct ddp_run *run)
 {
-    const bool writes = run->plan.rank == 0;
-    const int64_t begin = ddp_trace_begin();
-    if (writes)
-        ddp_job_report(run->job, "export", run->plan.total_steps);
-    enum ddp_status status = ddp_run_fetch_weights(run, writes);
-    if (status == DDP_OK && writes)
-        status = write_export(run);
-    ddp_trace_end("export", begin, NULL, 0);
-    return status;
+    const bool lora = ddp_llama_in(&run->model_config)->lora.rank > 0;
+    const bool halves = export_of(run, NULL).dtype == DDP_BF16 && !writes_adapters(run);
+    int64_t count = lora && !writes_adapters(run) ? 0 : ddp_graph_element_count(run->graph);
+    for (int i = 0; lora && !writes_adapters(run) && i < ddp_graph_frozen_count(run->graph); i++)
+        count += ddp_graph_frozen_at(run->graph, i)->count;
+    return (uint64_t)count * (halves ? 2 : 4);
 }
 
 /* --- without training ------------------------------------------------------------------------- */
@@ -308,7 +301,9 @@ enum ddp_status ddp_llama_convert(const struct ddp_train_options *options, FILE 
     if (status == DDP_OK)
         status = read_model(&run);
     if (status == DDP_OK)
-        status = write_export(&run);
+        status = ddp_llama_write(&run, chosen.export_path);
+    if (status == DDP_OK && run.out)
+        ddp_run_print_exported(&run);
     ddp_frozen_host_free(&run.frozen);
     free(run.weights);
     ddp_graph_destroy(run.graph);

@@ -26,7 +26,9 @@ bool ddp_llama_converts(const struct ddp_train_options *options);
 /* Does that: merged with the adapters, as another type, cut into other files. */
 enum ddp_status ddp_llama_convert(const struct ddp_train_options *options, FILE *out);
 
-/* Writes the directory that --export names: the model, or adapters alone. Collective. */
-enum ddp_status ddp_llama_export(struct ddp_run *run);
+/* Writes what --export wants, the model or adapters alone, from run->weights and the frozen
+ * parameters into a directory; and how many bytes of weights that takes. */
+enum ddp_status ddp_llama_write(struct ddp_run *run, const char *path);
+uint64_t ddp_llama_write_bytes(const struct ddp_run *run);
 
 #endif

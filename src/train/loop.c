@@ -11,6 +11,7 @@
 #include "job/job.h"
 #include "train/best.h"
 #include "train/hooks.h"
+#include "train/outputs.h"
 #include "train/plan_memory.h"
 #include "train/predict.h"
 #include "train/replica_check.h"
@@ -192,7 +193,12 @@ enum ddp_status ddp_run_step(struct ddp_run *run)
 
 /* --- after the last step ---------------------------------------------------------------------- */
 
-enum ddp_status ddp_run_save(struct ddp_run *run, const char *path)
+static enum ddp_status write_weights(struct ddp_run *run, const char *path)
+{
+    return ddp_train_weights_save(path, run->graph, run->weights);
+}
+
+enum ddp_status ddp_run_save(struct ddp_run *run, const char *path, bool last)
 {
     char shown[DDP_TEXT_SHOWN];
     const bool saves = run->plan.rank == 0;
@@ -204,11 +210,23 @@ enum ddp_status ddp_run_save(struct ddp_run *run, const char *path)
         status = ddp_run_fetch_weights(run, saves);
     if (status != DDP_OK || !saves)
         return status;
-    status = ddp_train_weights_save(path, run->graph, run->weights);
+    status = last ? ddp_run_write(run, path, write_weights) : write_weights(run, path);
     ddp_trace_end("save", begin, NULL, 0);
     if (status == DDP_OK && run->out)
         fprintf(run->out, "saved %s\n", ddp_text_show(shown, path));
     return status;
+}
+
+/* What could not be written on rank 0 does not end the job: the others would wait, and a last
+ * checkpoint is all the more welcome. */
+static enum ddp_status write_results(struct ddp_run *run)
+{
+    enum ddp_status saved = DDP_OK, exported = DDP_OK;
+    if (run->options->save)
+        saved = ddp_run_save(run, run->options->save, true);
+    if (saved == DDP_OK || saved == DDP_ERR_IO)
+        exported = ddp_run_export(run);
+    return saved == DDP_OK ? exported : saved;
 }
 
 enum ddp_status ddp_run_end(struct ddp_run *run, enum ddp_status status)
@@ -226,15 +244,16 @@ enum ddp_status ddp_run_end(struct ddp_run *run, enum ddp_status status)
     status = ddp_mode_average(run->mode);
     if (status == DDP_OK)
         status = ddp_run_print_summary(run);
-    if (status == DDP_OK && !stopped && run->options->save)
-        status = ddp_run_save(run, run->options->save);
-    if (status == DDP_OK && !stopped)
-        status = ddp_run_export(run);
+    const enum ddp_status written = status == DDP_OK && !stopped ? write_results(run) : DDP_OK;
+    if (written != DDP_OK && written != DDP_ERR_IO)
+        status = written;
     if (status == DDP_OK && !stopped)
         status = print_weights(run);
     if (status == DDP_OK)
         status = ddp_run_checkpoint_finish(run, stopped);
     if (status == DDP_OK)
         ddp_run_best_print(run);
+    if (status == DDP_OK)
+        status = written;
     return status == DDP_OK && stopped ? DDP_ERR_PREEMPTED : status;
 }

@@ -459,6 +459,8 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         status = ddp_run_lacks_data(run) ? open_shape(run) : open_data(run);
     if (status == DDP_OK)
         status = build_model(run);
+    if (status == DDP_OK && run->plan.rank == 0 && !options->plan)
+        status = ddp_run_check_room(run);
     if (status == DDP_OK)
         status = ddp_run_plan_cuts(run);
     if (status == DDP_OK)

@@ -130,10 +130,12 @@ int64_t ddp_run_model_classes(const struct ddp_run *run);
 int64_t ddp_run_sequence_length(const struct ddp_run *run);
 
 /* --config and --export: reads and checks, before the data are opened; fills in what the command
- * line leaves open; writes the weights. */
+ * line leaves open; writes the weights; how many bytes those take. */
 enum ddp_status ddp_run_read_config(struct ddp_run *run);
 enum ddp_status ddp_run_apply_config(const struct ddp_run *run, struct ddp_model_config *config);
 enum ddp_status ddp_run_export(struct ddp_run *run);
+uint64_t ddp_run_export_bytes(const struct ddp_run *run);
+void ddp_run_print_exported(const struct ddp_run *run); /* run->out is not NULL */
 
 /* --sample-every: opens what it takes, after the mode; shows a text where one is due after `step`
  * steps, on rank 0. Collective in a pipeline. */

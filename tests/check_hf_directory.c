@@ -81,7 +81,7 @@ static bool is_bf16(const char *name)
     return strcmp(files.dtype, "BF16") == 0;
 }
 
-/* --- kills: before the call of that number that changes a directory ---------------------------- */
+/* --- kills: before the call of that number that changes a directory --------------------------- */
 
 static int calls_left;
 

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -89,6 +90,7 @@ static const char *holder(int directory, char text[48])
 enum ddp_status ddp_directory_lock(int directory, const char *path, int wait_ms, const char *use,
                                    bool *locked)
 {
+    static atomic_bool said;
     const int64_t deadline = ddp_deadline_ns(wait_ms);
     bool told = wait_ms == 0;
     char who[48];
@@ -96,6 +98,8 @@ enum ddp_status ddp_directory_lock(int directory, const char *path, int wait_ms,
         if (errno == EINTR)
             continue;
         if (errno != EWOULDBLOCK) {
+            if (atomic_exchange(&said, true))
+                return DDP_OK;
             ddp_log(DDP_LOG_WARNING,
                     "%s: this file system has no locks (%s): make sure that no other trainer "
                     "writes there",

@@ -29,7 +29,7 @@ int ddp_directory_remove(int parent, const char *name);
  *   path     for messages
  *   wait_ms  for a holder that may be ending
  *   use      what the holder does there, for messages: "writes its checkpoints"
- *   locked [out]  false (and a warning): its file system has no locks
+ *   locked [out]  false (and, the first time, a warning): its file system has no locks
  * DDP_ERR_IO: another process has it, which is named if the kernel tells. */
 enum ddp_status ddp_directory_lock(int directory, const char *path, int wait_ms, const char *use,
                                    bool *locked);

@@ -49,27 +49,27 @@ static bool is_there(int parent, const char *name)
     return fstatat(parent, name, &info, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* Is such a directory there, and has it one of our marks? */
-static bool is_marked(const struct ddp_staged_directory *directory, const char *name)
+/* Opens such a directory if it has one of our marks; -1: it has none. */
+static int open_marked(const struct ddp_staged_directory *directory, const char *name)
 {
-    const int fd = openat(directory->fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    const bool is = fd >= 0 && (is_there(fd, MARK) || is_there(fd, CLEARED));
-    if (fd >= 0)
-        close(fd);
-    return is;
+    const int fd = ddp_directory_open(directory->fd, name);
+    if (fd < 0 || is_there(fd, MARK) || is_there(fd, CLEARED))
+        return fd;
+    close(fd);
+    return -1;
 }
 
 /* Removes a directory of ours with the files in it, the mark last: it may be left half removed. */
-static int remove_marked(const struct ddp_staged_directory *directory, const char *name)
+static int remove_marked(const struct ddp_staged_directory *directory, int fd, const char *name)
 {
-    DIR *entries = ddp_directory_entries(directory->fd, name);
+    DIR *entries = ddp_directory_entries(fd, ".");
     if (!entries)
-        return -1;
+        return unlinkat(directory->fd, name, AT_REMOVEDIR);
     for (struct dirent *entry; (entry = ddp_directory_next(entries));)
         if (strcmp(entry->d_name, MARK) != 0 && strcmp(entry->d_name, CLEARED) != 0)
-            (void)unlinkat(dirfd(entries), entry->d_name, 0);
-    (void)unlinkat(dirfd(entries), MARK, 0);
-    (void)unlinkat(dirfd(entries), CLEARED, 0);
+            (void)unlinkat(fd, entry->d_name, 0);
+    (void)unlinkat(fd, MARK, 0);
+    (void)unlinkat(fd, CLEARED, 0);
     closedir(entries);
     return unlinkat(directory->fd, name, AT_REMOVEDIR);
 }
@@ -101,9 +101,9 @@ static enum ddp_status list_old(const struct ddp_staged_directory *directory,
     return written ? DDP_OK : DDP_ERR_IO;
 }
 
-static enum ddp_status remove_old(const struct ddp_staged_directory *directory)
+static enum ddp_status remove_old(const struct ddp_staged_directory *directory, int complete)
 {
-    const int mark = openat(directory->fd, COMPLETE "/" MARK, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    const int mark = openat(complete, MARK, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     FILE *list = mark < 0 ? NULL : fdopen(mark, "r");
     enum ddp_status status = DDP_OK;
     char *name = NULL;
@@ -118,22 +118,22 @@ static enum ddp_status remove_old(const struct ddp_staged_directory *directory)
     fclose(list);
     if (status == DDP_OK && ddp_directory_sync(directory->fd) < 0)
         status = fail(directory, "", "sync");
-    if (status == DDP_OK &&
-        renameat(directory->fd, COMPLETE "/" MARK, directory->fd, COMPLETE "/" CLEARED) < 0)
+    if (status == DDP_OK && renameat(complete, MARK, complete, CLEARED) < 0)
         status = fail(directory, COMPLETE, "write");
     return status;
 }
 
 /* Moves the files of one turn out of COMPLETE. */
-static enum ddp_status move_turn(const struct ddp_staged_directory *directory, int turn)
+static enum ddp_status move_turn(const struct ddp_staged_directory *directory, int complete,
+                                 int turn)
 {
     enum ddp_status status = DDP_OK;
-    DIR *entries = ddp_directory_entries(directory->fd, COMPLETE);
+    DIR *entries = ddp_directory_entries(complete, ".");
     if (!entries)
         return fail(directory, COMPLETE, "list");
     for (struct dirent *entry; status == DDP_OK && (entry = ddp_directory_next(entries));)
         if (strcmp(entry->d_name, CLEARED) != 0 && turn_of(entry->d_name) == turn &&
-            renameat(dirfd(entries), entry->d_name, directory->fd, entry->d_name) < 0)
+            renameat(complete, entry->d_name, directory->fd, entry->d_name) < 0)
             status = fail(directory, entry->d_name, "replace");
     closedir(entries);
     if (status == DDP_OK && ddp_directory_sync(directory->fd) < 0)
@@ -141,15 +141,15 @@ static enum ddp_status move_turn(const struct ddp_staged_directory *directory, i
     return status;
 }
 
-/* From wherever a kill interrupted it. */
-static enum ddp_status put_in_place(const struct ddp_staged_directory *directory)
+/* From wherever a kill interrupted it.
+ *   complete  descriptor of COMPLETE */
+static enum ddp_status put_in_place(const struct ddp_staged_directory *directory, int complete)
 {
-    const bool cleared = is_there(directory->fd, COMPLETE "/" CLEARED);
-    enum ddp_status status = cleared ? DDP_OK : remove_old(directory);
+    enum ddp_status status = is_there(complete, CLEARED) ? DDP_OK : remove_old(directory, complete);
     for (int turn = 0; status == DDP_OK && turn <= 2; turn++)
-        status = move_turn(directory, turn);
+        status = move_turn(directory, complete, turn);
     if (status == DDP_OK)
-        (void)remove_marked(directory, COMPLETE);
+        (void)remove_marked(directory, complete, COMPLETE);
     else
         ddp_log(DDP_LOG_INFO,
                 "%s: the new files are in " COMPLETE " in it; the next export there puts them in "
@@ -180,18 +180,21 @@ static bool is_free(const struct ddp_staged_directory *directory, const char *na
 /* Completes or removes what kills left. */
 static enum ddp_status clean_up(const struct ddp_staged_directory *directory)
 {
-    if (!is_free(directory, COMPLETE)) {
-        if (!directory->locked || !is_marked(directory, COMPLETE))
-            return refuse(directory, COMPLETE);
-        ddp_log(DDP_LOG_INFO, "%s: completing an export that was interrupted", directory->path);
-        enum ddp_status status = put_in_place(directory);
-        if (status != DDP_OK)
-            return status;
+    const char *const names[] = {COMPLETE, STAGING};
+    enum ddp_status status = DDP_OK;
+    for (int i = 0; status == DDP_OK && i < 2; i++) {
+        if (is_free(directory, names[i]))
+            continue;
+        const int fd = directory->locked ? open_marked(directory, names[i]) : -1;
+        if (fd >= 0 && i == 0) {
+            ddp_log(DDP_LOG_INFO, "%s: completing an export that was interrupted", directory->path);
+            status = put_in_place(directory, fd);
+        } else if (fd < 0 || remove_marked(directory, fd, names[i]) < 0)
+            status = refuse(directory, names[i]);
+        if (fd >= 0)
+            close(fd);
     }
-    if (!is_free(directory, STAGING) && (!directory->locked || !is_marked(directory, STAGING) ||
-                                         remove_marked(directory, STAGING) < 0))
-        return refuse(directory, STAGING);
-    return DDP_OK;
+    return status;
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */
@@ -410,17 +413,17 @@ enum ddp_status ddp_staged_directory_commit(ddp_staged_directory *directory,
     directory->staging = directory->made = false;
     if (ddp_directory_sync(directory->fd) < 0)
         return fail(directory, "", "sync");
-    return put_in_place(directory);
+    return put_in_place(directory, directory->place);
 }
 
 void ddp_staged_directory_close(ddp_staged_directory *directory)
 {
     if (!directory)
         return;
+    if (directory->staging)
+        (void)remove_marked(directory, directory->place, STAGING);
     if (directory->place >= 0)
         close(directory->place);
-    if (directory->staging)
-        (void)remove_marked(directory, STAGING);
     if (directory->made)
         (void)rmdir(directory->target);
     if (directory->fd >= 0)

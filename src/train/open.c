@@ -460,7 +460,7 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
     if (status == DDP_OK)
         status = build_model(run);
     if (status == DDP_OK && run->plan.rank == 0 && !options->plan)
-        status = ddp_run_check_room(run);
+        status = ddp_run_check_room(run, ddp_run_export_bytes(run));
     if (status == DDP_OK)
         status = ddp_run_plan_cuts(run);
     if (status == DDP_OK)

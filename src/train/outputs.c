@@ -166,7 +166,7 @@ static enum ddp_status check_room_of_directory(const char *path, uint64_t bytes,
     return status;
 }
 
-enum ddp_status ddp_run_check_room(const struct ddp_run *run)
+enum ddp_status ddp_run_check_room(const struct ddp_run *run, uint64_t exported)
 {
     const struct ddp_train_options *options = run->options;
     const uint64_t learned = (uint64_t)ddp_graph_element_count(run->graph);
@@ -175,12 +175,11 @@ enum ddp_status ddp_run_check_room(const struct ddp_run *run)
         status = check_room_of_file(options->save, learned * sizeof(float));
     if (status != DDP_OK || !options->export_path)
         return status;
-    const uint64_t bytes = ddp_run_export_bytes(run);
     if (run->plan.model != &ddp_model_llama)
-        return check_room_of_file(options->export_path, bytes);
+        return check_room_of_file(options->export_path, exported);
     const uint64_t shard = (uint64_t)options->shard_bytes;
-    return check_room_of_directory(options->export_path, bytes,
-                                   shard > 0 && shard < bytes ? shard : bytes);
+    return check_room_of_directory(options->export_path, exported,
+                                   shard > 0 && shard < exported ? shard : exported);
 }
 
 /* --- elsewhere -------------------------------------------------------------------------------- */

@@ -14,8 +14,9 @@
 enum ddp_status ddp_train_check_outputs(const struct ddp_train_options *options, FILE *out);
 
 /* Is there room for what --save and --export will write? The model has been built.
+ *   exported  bytes of what --export writes
  * DDP_ERR_IO: names the file. */
-enum ddp_status ddp_run_check_room(const struct ddp_run *run);
+enum ddp_status ddp_run_check_room(const struct ddp_run *run, uint64_t exported);
 
 /* Writes a result of the training to its path or, if it cannot be written there, into a new
  * directory of the first place for temporary files where it can, which is said.

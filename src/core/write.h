@@ -8,11 +8,12 @@
 
 #include <sys/types.h>
 
-/* The path with all symbolic links followed, also of what is yet to be made; freed with free(). Links
- * of other users are not followed in a directory where everybody may create files, which is the
- * kernel's own rule where fs.protected_symlinks is set. NULL (logged): DDP_ERR_IO, for such a link
- * or one that cannot be followed, or DDP_ERR_MEMORY. What the links of /proc lead to is left to the
- * kernel: they need not be paths. */
+/* The path with all symbolic links followed, also of what is yet to be made. Links of other users
+ * are not followed in a directory where everybody may create files, which is the kernel's own rule
+ * where fs.protected_symlinks is set. What the links of /proc lead to is left to the kernel: they
+ * need not be paths.
+ *   followed [out]  freed with free()
+ * DDP_ERR_IO: names such a link, or one that cannot be followed; DDP_ERR_MEMORY. */
 enum ddp_status ddp_path_follow(char **followed, const char *path);
 
 /* Opens a file for writing, and for reading too if it can be: pipes and devices may be for writing

@@ -139,12 +139,6 @@ uint64_t ddp_run_export_bytes(const struct ddp_run *run)
     return (uint64_t)ddp_graph_element_count(run->graph) * (halves ? 2 : 4);
 }
 
-void ddp_run_print_exported(const struct ddp_run *run)
-{
-    char shown[DDP_TEXT_SHOWN];
-    fprintf(run->out, "exported %s\n", ddp_text_show(shown, run->options->export_path));
-}
-
 enum ddp_status ddp_run_export(struct ddp_run *run)
 {
     const char *path = run->options->export_path;

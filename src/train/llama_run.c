@@ -12,6 +12,7 @@
 #include "core/trace.h"
 #include "model/gpt2.h"
 #include "model/llama.h"
+#include "train/outputs.h"
 #include "weights/weights.h"
 
 #include <stdlib.h>

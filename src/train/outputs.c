@@ -227,3 +227,9 @@ enum ddp_status ddp_run_write(struct ddp_run *run, const char *path,
     free(copy);
     return status;
 }
+
+void ddp_run_print_exported(const struct ddp_run *run)
+{
+    char shown[DDP_TEXT_SHOWN];
+    fprintf(run->out, "exported %s\n", ddp_text_show(shown, run->options->export_path));
+}

@@ -25,4 +25,7 @@ enum ddp_status ddp_run_check_room(const struct ddp_run *run, uint64_t exported)
 enum ddp_status ddp_run_write(struct ddp_run *run, const char *path,
                               enum ddp_status (*write)(struct ddp_run *run, const char *path));
 
+/* Says that --export was written. run->out is not NULL. */
+void ddp_run_print_exported(const struct ddp_run *run);
+
 #endif

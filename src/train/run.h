@@ -135,7 +135,6 @@ enum ddp_status ddp_run_read_config(struct ddp_run *run);
 enum ddp_status ddp_run_apply_config(const struct ddp_run *run, struct ddp_model_config *config);
 enum ddp_status ddp_run_export(struct ddp_run *run);
 uint64_t ddp_run_export_bytes(const struct ddp_run *run);
-void ddp_run_print_exported(const struct ddp_run *run); /* run->out is not NULL */
 
 /* --sample-every: opens what it takes, after the mode; shows a text where one is due after `step`
  * steps, on rank 0. Collective in a pipeline. */

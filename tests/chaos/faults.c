@@ -5,8 +5,8 @@
  *       in programs of this name, the N-th CALL fails (from 1) with the error number HOW ("short":
  *       read and write do half of what they were asked for; "kill": the program is killed before
  *       it); with REPEAT "on" all later ones too
- *   CHAOS_LACKS=CALL,CALL        what the file system does not have: flock, fallocate, tmpfile (files
- *                                without a name)
+ *   CHAOS_LACKS=CALL,CALL        what the file system does not have: flock, fallocate, tmpfile
+ *                                (files without a name)
  *   CHAOS_FAULT_RANK=R           only where the environment has RANK=R
  *   CHAOS_FAULT_SPARE=NAME,NAME  calls from libraries of these names neither count nor fail
  *   CHAOS_HITS=FILE              gets a line for each process in which the fault occurred

@@ -165,6 +165,12 @@ rm "$work/target.$$.tmp"
 good_data; rm "$work/data/train-images-idx3-ubyte"; mkfifo "$work/data/train-images-idx3-ubyte"
 bad_data "a FIFO for data" 4 'error: .*train-images.*not a regular file'
 
+# Without data only a directory of the Llama kind is exported.
+for from in gpt2 gpt2/model.safetensors; do
+    expect "converting $from" 2 'error: --export without --data converts a directory .*, and --load .*gpt2.* is none: give --data too, to train' \
+        $t --load "$here/tests/golden/$from" --export "$work/exported" --threads 2
+done
+
 # More than memory holds: refused before the kernel would have to kill.
 expect "model too large" 5 'error: out of memory.*parameters' $t --data "$work/good" --hidden 1048576,1048576
 good_data; rm "$work/data/train-images-idx3-ubyte"

@@ -10,6 +10,7 @@
 #include "core/rng.h"
 #include "core/text.h"
 #include "core/trace.h"
+#include "data/data_names.h"
 #include "model/gpt2.h"
 #include "model/llama.h"
 #include "weights/weights.h"
@@ -261,7 +262,8 @@ enum ddp_status ddp_llama_export(struct ddp_run *run)
 bool ddp_llama_converts(const struct ddp_train_options *options)
 {
     return options->load && options->export_path && !options->data && !options->own_data &&
-           !options->plan && (ddp_hf_llama_is(options->load) || ddp_peft_is(options->load));
+           !options->plan && !ddp_data_file_exists(options->load) &&
+           (ddp_hf_llama_is(options->load) || ddp_peft_is(options->load));
 }
 
 static enum ddp_status read_model(struct ddp_run *run)

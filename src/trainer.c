@@ -15,6 +15,7 @@ static void print_help(bool all)
     puts("usage: trainer [options]\n"
          "       ddprun --nproc N trainer [options]\n"
          "       trainer info DIRECTORY\n"
+         "       trainer tokenize IN OUT --tokenizer PATH\n"
          "\n"
          "Trains a model with data parallelism:\n"
          "  trainer              in one process\n"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * See staged_directory.h. Files are written into STAGING, which gets the name COMPLETE when all of
- * them are durable: from then on whoever finds it puts them in their places. The file MARK in it says
- * that it is ours, and which old files must go; when they have, it is renamed to CLEARED. */
+ * them are durable: from then on whoever finds it puts them in their places. The file MARK in it
+ * says that it is ours, and which old files must go; when they have, it is renamed to CLEARED. */
 #include "config.h"
 
 #include "core/staged_directory.h"

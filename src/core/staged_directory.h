@@ -24,8 +24,8 @@ typedef struct ddp_staged_directory ddp_staged_directory;
 enum ddp_status ddp_staged_directory_open(ddp_staged_directory **directory, const char *path,
                                           int wait_ms);
 
-/* Completes what a kill has left in a directory that is to be read, if there is such a thing and the
- * directory may be written. Says so. */
+/* Completes what a kill has left in a directory that is to be read, if there is such a thing and
+ * the directory may be written. Says so. */
 void ddp_staged_directory_recover(const char *path);
 
 /* Were files of others in it, or subdirectories? And is there one of that name? */

@@ -60,6 +60,13 @@ enum ddp_status ddp_run_read_config(struct ddp_run *run)
                        : options->export_format ? "--export-format"
                                                 : NULL;
     static const char *const of_llama[] = {"merge", "export-dtype", "shard-size"};
+    const bool fed = options->data || options->own_data || options->dataset || options->plan;
+    if (options->export_path && options->load && !fed && !ddp_train_evaluates_only(options) &&
+        run->plan.model->x_dtype == DDP_I32)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--export without --data converts a directory of Hugging Face of the Llama "
+                        "kind, and --load %s is none: give --data too, to train",
+                        options->load);
     if (run->plan.model == &ddp_model_llama)
         return ddp_llama_check_export(run);
     for (size_t i = 0; i < sizeof of_llama / sizeof *of_llama; i++)

@@ -10,6 +10,7 @@
 #include "core/rng.h"
 #include "core/text.h"
 #include "core/trace.h"
+#include "data/data_names.h"
 #include "model/gpt2.h"
 #include "model/llama.h"
 #include "train/outputs.h"
@@ -254,20 +255,9 @@ uint64_t ddp_llama_write_bytes(const struct ddp_run *run)
 
 bool ddp_llama_converts(const struct ddp_train_options *options)
 {
-    static const char *const own[] = {"load",       "adapters",      "merge",        "export",
-                                      "shard-size", "export-format", "export-dtype", "frozen-dtype",
-                                      "model",      "quiet",         "verbose",      NULL};
-    if (!options->load || !options->export_path ||
-        !(ddp_hf_llama_is(options->load) || ddp_peft_is(options->load)))
-        return false;
-    for (const struct ddp_option *row = ddp_train_option_table(); row->name; row++) {
-        int i = 0;
-        while (own[i] && strcmp(own[i], row->name) != 0)
-            i++;
-        if (!own[i] && ddp_train_given(options, row->name))
-            return false;
-    }
-    return true;
+    return options->load && options->export_path && !options->data && !options->own_data &&
+           !options->plan && !ddp_data_file_exists(options->load) &&
+           (ddp_hf_llama_is(options->load) || ddp_peft_is(options->load));
 }
 
 static enum ddp_status read_model(struct ddp_run *run)
@@ -294,7 +284,9 @@ enum ddp_status ddp_llama_convert(const struct ddp_train_options *options, FILE 
     struct ddp_train_options chosen = *options;
     struct ddp_run run = {.options = &chosen, .out = options->quiet ? NULL : out};
     run.plan.model = &ddp_model_llama;
-    enum ddp_status status = ddp_load_open(&run.load, &chosen, true);
+    enum ddp_status status = ddp_train_check_conversion(options);
+    if (status == DDP_OK)
+        status = ddp_load_open(&run.load, &chosen, true);
     if (status == DDP_OK)
         status = ddp_load_choose_model(&run.load, &chosen);
     if (status == DDP_OK)

@@ -19,8 +19,7 @@ enum ddp_status ddp_run_begin_weights(const struct ddp_run *run, float *weights,
 /* Do --export and what belongs to it fit each other, and can the directory be written? */
 enum ddp_status ddp_llama_check_export(const struct ddp_run *run);
 
-/* Is all that is wanted an export of what --load and --adapters name: without data, and no option
- * of training? */
+/* Is all that is wanted an export of what --load and --adapters name: without data? */
 bool ddp_llama_converts(const struct ddp_train_options *options);
 
 /* Does that: merged with the adapters, as another type, cut into other files. */

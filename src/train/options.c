@@ -476,12 +476,16 @@ static void add_rows(const struct ddp_option *row, size_t offset)
 
 static void make_table(void)
 {
+    int count = 0;
     add_rows(first_rows, 0);
     for (int i = 0; ddp_model_at(i); i++) {
         assert(i < DDP_MODELS - 1);
         add_rows(ddp_model_at(i)->options, offsetof(struct ddp_train_options, models[i]));
     }
     add_rows(rows, 0);
+    while (table[count].name)
+        count++;
+    table[count].help = "trainer --help all"; /* also of a program that has no --help */
 }
 
 const struct ddp_option *ddp_train_option_table(void)

@@ -237,6 +237,9 @@ enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
 /* Before anything is opened: DDP_ERR_INVALID names options that exclude or need each other. */
 enum ddp_status ddp_train_check_pairs(const struct ddp_train_options *options);
 
+/* Of an export without training (train/llama_run.h): refuses and warns in the same way. */
+enum ddp_status ddp_train_check_conversion(const struct ddp_train_options *options);
+
 /* The same of those that depend on the number of steps, when the plan is whole. */
 void ddp_train_check_length(const struct ddp_train_options *options,
                             const struct ddp_train_plan *plan);

@@ -33,22 +33,38 @@ static const char *const training[] = {
     "extend", "sample-every", "eval-every",       "patience", "check-replicas",
     "merge",  "export-dtype", "shard-size",       NULL};
 
-/* Has this option no effect with --generate, or else with the others that train nothing? */
-static bool is_idle(const char *name, bool generating)
+/* Where --export converts a model: what it takes, and what would say how to compute. */
+static const char *const conversion[] = {
+    "load",         "adapters",     "merge", "export", "shard-size", "export-format",
+    "export-dtype", "frozen-dtype", "model", "quiet",  "verbose",    NULL};
+static const char *const computing[] = {"device", "devices", "threads", "data-threads", NULL};
+
+/* Has this option no effect with --generate, with --export alone, with the others that train
+ * nothing? */
+static bool is_idle_generating(const char *name)
 {
-    return generating ? !contains(generation, name) && !contains(shared, name)
-                      : contains(training, name);
+    return !contains(generation, name) && !contains(shared, name);
+}
+
+static bool is_idle_converting(const char *name)
+{
+    return contains(computing, name);
+}
+
+static bool is_idle_evaluating(const char *name)
+{
+    return contains(training, name);
 }
 
 /* One line for all options of training. */
-static void warn_idle(const struct ddp_train_options *options, bool generating, const char *task)
+static void warn_idle(const struct ddp_train_options *options, bool (*is_idle)(const char *name),
+                      const char *task)
 {
     char list[1024] = "";
     size_t used = 0;
     int count = 0;
     for (const struct ddp_option *row = ddp_train_option_table(); row->name; row++)
-        if (ddp_train_given(options, row->name) && is_idle(row->name, generating) &&
-            used < sizeof list) {
+        if (ddp_train_given(options, row->name) && is_idle(row->name) && used < sizeof list) {
             used += (size_t)snprintf(list + used, sizeof list - used, "%s--%s", count ? ", " : "",
                                      row->name);
             count++;
@@ -124,6 +140,12 @@ static enum ddp_status check_own_data(const struct ddp_train_options *options)
                             "--%s: this program has data of its own, with ddp_train_set_data(): "
                             "leave --%s out",
                             of_data[i], of_data[i]);
+    const bool shape = options->plan && (options->shape_count > 0 || options->classes > 0);
+    if (options->custom && !options->own_data && !options->data && !options->dataset && !shape)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "the program's model %s has no data: call ddp_train_set_data(), or give "
+                        "--data PATH",
+                        options->model->name);
     return DDP_OK;
 }
 
@@ -154,6 +176,19 @@ enum ddp_status ddp_train_check_pairs(const struct ddp_train_options *options)
     return DDP_OK;
 }
 
+enum ddp_status ddp_train_check_conversion(const struct ddp_train_options *options)
+{
+    for (const struct ddp_option *row = ddp_train_option_table(); row->name; row++)
+        if (ddp_train_given(options, row->name) && !contains(conversion, row->name) &&
+            !contains(computing, row->name))
+            return ddp_fail(DDP_ERR_INVALID,
+                            "--%s: --export without --data converts the model of --load, and "
+                            "trains nothing: give --data too, or leave --%s out",
+                            row->name, row->name);
+    warn_idle(options, is_idle_converting, "export alone");
+    return DDP_OK;
+}
+
 enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
                                         const struct ddp_train_plan *plan)
 {
@@ -162,7 +197,7 @@ enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
                         "--generate N, which continues a text instead of training, "
                         "and --sample-every exclude each other: give one");
     if (!plan) {
-        warn_idle(options, true, "generate");
+        warn_idle(options, is_idle_generating, "generate");
         return DDP_OK;
     }
     for (int i = 0; generation[i] && !options->sample_every; i++)
@@ -179,7 +214,7 @@ enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
     if (status != DDP_OK || plan->rank != 0)
         return status;
     if (ddp_train_evaluates_only(options))
-        warn_idle(options, false, options->eval_only ? "eval-only" : "predict");
+        warn_idle(options, is_idle_evaluating, options->eval_only ? "eval-only" : "predict");
     if (options->val && !options->evaluate)
         ddp_log(DDP_LOG_WARNING, "--val has no effect with --no-eval: nothing is evaluated");
     if (ddp_train_given(options, "decay-on") && plan->optimizer.weight_decay == 0)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * A model of one's own, trained like any other: a small network of convolutions with a residual
- * connection, on Fashion-MNIST or whatever --data names. It takes all options of trainer(1) and
- * gives the same weights in every mode:
+ * connection, on the images that --data names. It takes all options of trainer(1) and gives the
+ * same weights in every mode:
  *
  *   cc own_model.c -o own_model $(pkg-config --cflags --libs libddp)
- *   ./own_model --epochs 2
- *   ddprun -n 2 ./own_model --epochs 2
- *   ./own_model --mode dp --replicas 2 --checkpoint DIR
+ *   ./own_model --data /usr/share/datasets/fashion-mnist --epochs 2
+ *   ddprun -n 2 ./own_model --data /usr/share/datasets/fashion-mnist --epochs 2
+ *   ./own_model --data PHOTOS --image-size 64 --mode dp --replicas 2 --checkpoint DIR
  */
 #include <ddp.h>
 

@@ -4,9 +4,9 @@
  * It takes all options of trainer(1):
  *
  *   cc own_op.c -o own_op $(pkg-config --cflags --libs libddp) -lm
- *   ./own_op --epochs 1
- *   ddprun -n 2 ./own_op --epochs 1
- *   ./own_op --epochs 1 --mode dp --replicas 2
+ *   ./own_op --data /usr/share/datasets/fashion-mnist --epochs 1
+ *   ddprun -n 2 ./own_op --data /usr/share/datasets/fashion-mnist --epochs 1
+ *   ./own_op --data /usr/share/datasets/fashion-mnist --epochs 1 --mode dp --replicas 2
  */
 #include <ddp.h>
 #include <math.h>

@@ -287,6 +287,8 @@ enum ddp_status compare_show(const struct settings *settings, int *exit_code)
     if (!comparison)
         return DDP_ERR_MEMORY;
     enum ddp_status status = page_check_file(settings->output);
+    if (status == DDP_OK && settings->output)
+        status = plot_check();
     if (status == DDP_OK)
         status = compare_run(comparison, settings, exit_code);
     if (status == DDP_OK)

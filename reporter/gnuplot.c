@@ -13,6 +13,7 @@
 #include "reporter/child.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -151,6 +152,16 @@ static enum ddp_status run(int in, int out)
         status = ddp_fail(DDP_ERR_SYSTEM, "gnuplot failed with exit status %d: %s", code,
                           ddp_text_show(shown, line ? line + 1 : said));
     free(said);
+    return status;
+}
+
+enum ddp_status plot_check(void)
+{
+    const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (nothing < 0)
+        return ddp_fail_path("/dev/null", "open");
+    enum ddp_status status = run(nothing, nothing);
+    close(nothing);
     return status;
 }
 

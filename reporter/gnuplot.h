@@ -50,6 +50,9 @@ void plot_box(struct plot *plot, size_t colour, double left, double right, doubl
               double bottom);
 void plot_key(struct plot *plot, size_t colour, const char *title);
 
+/* Can gnuplot draw? Tried before what takes long. Statuses as of plot_end(). */
+enum ddp_status plot_check(void);
+
 /* Runs gnuplot.
  *   picture [out]  with a 0 behind it, freed with free()
  *   bytes   [out]  of it; or NULL

@@ -7,6 +7,7 @@
 #include "tests/runner.h"
 
 #include "core/atomic_file.h"
+#include "core/write.h"
 #include "core/log.h"
 #include "core/parse.h"
 
@@ -18,6 +19,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -140,26 +142,146 @@ static void make_file(const char *name, int mode)
     close(fd);
 }
 
-/* The new file has the old one's permissions; of the temporary files beside it only those go whose
- * writers are dead. */
+/* The new file has the old one's permissions. What a killed writer left is removed; what a living
+ * one is at, of whatever process, and the user's files stay, whatever their names. */
 START_TEST(atomic_replaced)
 {
     struct stat info;
-    char living[PATH_MAX + 32], dead[PATH_MAX + 32];
-    pid_t gone = fork();
-    if (gone == 0)
-        _exit(0);
-    waitpid(gone, NULL, 0);
-    snprintf(living, sizeof living, "%s.%d.tmp", path, (int)getppid());
-    snprintf(dead, sizeof dead, "%s.%d.tmp", path, (int)gone);
+    char users[PATH_MAX + 32], living[PATH_MAX + 32], dead[PATH_MAX + 32];
+    snprintf(users, sizeof users, "%s.20260101.tmp", path);
+    snprintf(living, sizeof living, "%s/.file.ddprun-1-1.tmp", directory);
+    snprintf(dead, sizeof dead, "%s/.file.ddprun-2-2.tmp", directory);
     make_file(path, 0604);
+    make_file(users, 0600);
     make_file(living, 0600);
     make_file(dead, 0600);
+    const int fd = open(living, O_RDONLY);
+    ck_assert_int_eq(flock(fd, LOCK_EX), 0);
     write_whole("new");
     ck_assert_int_eq(stat(path, &info), 0);
     ck_assert_int_eq(info.st_mode & 0777, 0604);
+    ck_assert_int_eq(access(users, F_OK), 0);
     ck_assert_int_eq(access(living, F_OK), 0);
     ck_assert_int_lt(access(dead, F_OK), 0);
+    close(fd);
+}
+END_TEST
+
+/* In a directory that may not be written a file that may is written in place; until the commit
+ * nobody takes it for a whole one. */
+START_TEST(atomic_in_place)
+{
+    ddp_atomic_file *file;
+    write_whole("old and longer than the new one");
+    if (geteuid() == 0) { /* whom modes do not bind */
+        ck_assert_int_eq(chown(directory, 65534, 65534), 0);
+        ck_assert_int_eq(chown(path, 65534, 65534), 0);
+        ck_assert_int_eq(seteuid(65534), 0);
+    }
+    ck_assert_int_eq(chmod(directory, 0500), 0);
+    ck_assert_int_eq(ddp_atomic_file_open(&file, path), DDP_OK);
+    ddp_atomic_file_close(file);
+    expect_contents("old and longer than the new one");
+    ck_assert_int_eq(ddp_atomic_file_open(&file, path), DDP_OK);
+    for (const char *c = "new, in pieces"; *c; c++) {
+        ck_assert_int_eq(ddp_atomic_file_write(file, c, 1), DDP_OK);
+        expect_contents("");
+    }
+    ck_assert_int_eq(ddp_atomic_file_commit(file), DDP_OK);
+    ddp_atomic_file_close(file);
+    expect_contents("new, in pieces");
+    write_whole("short");
+    expect_contents("short");
+    expect_alone();
+    ck_assert_int_eq(seteuid(getuid()), 0);
+}
+END_TEST
+
+START_TEST(atomic_room)
+{
+    ddp_atomic_file *file;
+    struct rlimit limit = {.rlim_cur = 4096, .rlim_max = 4096};
+    write_whole("old");
+    catch_messages();
+    ck_assert_int_eq(ddp_atomic_file_open(&file, path), DDP_OK);
+    ck_assert_int_eq(ddp_atomic_file_reserve(file, 100000, 100000), DDP_OK);
+    ck_assert_int_eq(ddp_atomic_file_reserve(file, (uint64_t)1 << 60, 1), DDP_ERR_IO);
+    expect_message("/file: cannot write it: it will have ");
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    ck_assert_int_eq(ddp_atomic_file_reserve(file, 100000, 5000), DDP_ERR_IO);
+    expect_message("raise ulimit -f");
+    ck_assert_int_eq(ddp_atomic_file_reserve(file, 100000, 4096), DDP_OK);
+    ddp_atomic_file_close(file);
+    expect_contents("old");
+    expect_alone();
+}
+END_TEST
+
+/* --- links ----------------------------------------------------------------------------------- */
+
+static void make_link(const char *target, const char *name, uid_t owner)
+{
+    char link[PATH_MAX];
+    snprintf(link, sizeof link, "%s/%s", directory, name);
+    ck_assert_int_eq(symlink(target, link), 0);
+    ck_assert(owner == geteuid() || lchown(link, owner, owner) == 0);
+}
+
+static void expect_followed(const char *name, const char *target)
+{
+    char from[PATH_MAX], to[PATH_MAX], *followed;
+    snprintf(from, sizeof from, "%s/%s", directory, name);
+    snprintf(to, sizeof to, "%s/%s", directory, target);
+    ck_assert_int_eq(ddp_path_follow(&followed, from), DDP_OK);
+    ck_assert_str_eq(followed, to);
+    free(followed);
+}
+
+START_TEST(links_are_followed)
+{
+    char *followed, name[PATH_MAX];
+    make_link("b", "a", geteuid());
+    make_link("./c//d", "b", geteuid());
+    make_link("loop", "loop", geteuid());
+    make_link(directory, "up", geteuid());
+    expect_followed("x", "x");
+    expect_followed("a", "./c/d");
+    expect_followed("a/", "./c/d/");
+    expect_followed("a/e", "./c/d/e");
+    expect_followed("up/a/e/", "./c/d/e/");
+    catch_messages();
+    snprintf(name, sizeof name, "%s/loop/x", directory);
+    ck_assert_int_eq(ddp_path_follow(&followed, name), DDP_ERR_IO);
+    expect_message("Too many levels");
+    ck_assert_int_eq(ddp_path_follow(&followed, ""), DDP_ERR_IO);
+    ck_assert_int_eq(ddp_path_follow(&followed, "/proc/self/fd/1"), DDP_OK);
+    ck_assert_str_eq(followed, "/proc/self/fd/1");
+    free(followed);
+}
+END_TEST
+
+/* In a sticky directory that all may write another user's link is refused, wherever it stands. */
+START_TEST(links_of_others_are_refused)
+{
+    const char *const names[] = {"theirs", "theirs/x", "mine", "mine/x/y"};
+    char *followed, name[PATH_MAX];
+    if (geteuid() != 0)
+        return;
+    make_link("/etc", "theirs", 65534);
+    make_link("theirs", "mine", 0);
+    expect_followed("x", "x");
+    catch_messages();
+    ck_assert_int_eq(chmod(directory, 01777), 0);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(name, sizeof name, "%s/%s", directory, names[i]);
+        ck_assert_int_eq(ddp_path_follow(&followed, name), DDP_ERR_IO);
+        expect_message("symbolic link of another user");
+    }
+    ck_assert_int_eq(chown(directory, 65534, 65534), 0); /* the directory's owner may */
+    snprintf(name, sizeof name, "%s/theirs", directory);
+    ck_assert_int_eq(ddp_path_follow(&followed, name), DDP_OK);
+    ck_assert_str_eq(followed, "/etc");
+    free(followed);
 }
 END_TEST
 
@@ -249,6 +371,10 @@ Suite *test_suite(void)
     tcase_add_checked_fixture(files, make_directory, remove_directory);
     tcase_add_test(files, atomic_commit);
     tcase_add_test(files, atomic_replaced);
+    tcase_add_test(files, atomic_in_place);
+    tcase_add_test(files, atomic_room);
+    tcase_add_test(files, links_are_followed);
+    tcase_add_test(files, links_of_others_are_refused);
     tcase_add_test(files, atomic_full_disk);
     tcase_add_test(files, atomic_bad_places);
     tcase_add_test(files, atomic_kill);

@@ -32,7 +32,7 @@ END_TEST
 START_TEST(test_company)
 {
     struct generation g = gen_open(device, shapes[_i][0], shapes[_i][1]);
-    gen_check_company(&g);
+    gen_check_company(&g, 1, GEN_SAMPLES);
     gen_close(&g);
 }
 END_TEST
@@ -42,7 +42,7 @@ START_TEST(test_llama)
     const struct ddp_llama llama = gen_llama(_i);
     struct generation g = gen_open_shape(device, NULL, &llama);
     gen_check_logits(&g, 1e-5);
-    gen_check_company(&g);
+    gen_check_company(&g, 1, GEN_SAMPLES);
     gen_close(&g);
 }
 END_TEST

@@ -6,12 +6,16 @@
 
 #include "core/bf16.h"
 #include "core/json.h"
+#include "core/staged_directory.h"
 #include "tests/hf_formula.h"
 #include "tests/runner.h"
 #include "tests/scratch.h"
 #include "weights/safetensors_index.h"
 
 #include <math.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 
 #define FILE_MODEL "a/model.safetensors"
 #define FILE_INDEX "a/model.safetensors.index.json"
@@ -68,6 +72,47 @@ static enum ddp_status export_to(const char *name, const char *source, enum ddp_
 static enum ddp_status load(const char *name)
 {
     return ddp_hf_llama_load(scratch_path(name), &config, got.values, got.count);
+}
+
+static bool is_bf16(const char *name)
+{
+    struct ddp_hf_llama_files files;
+    ck_assert_int_eq(ddp_hf_llama_check(scratch_path(name), &config, &files), DDP_OK);
+    return strcmp(files.dtype, "BF16") == 0;
+}
+
+/* --- kills: before the call of that number that changes a directory --------------------------- */
+
+static int calls_left;
+
+static void count_call(void)
+{
+    if (calls_left > 0 && --calls_left == 0)
+        kill(getpid(), SIGKILL);
+}
+
+int renameat(int from, const char *old, int to, const char *new)
+{
+    count_call();
+    return (int)syscall(SYS_renameat2, from, old, to, new, 0);
+}
+
+int unlinkat(int directory, const char *name, int flags)
+{
+    count_call();
+    return (int)syscall(SYS_unlinkat, directory, name, flags);
+}
+
+int mkdirat(int directory, const char *name, mode_t mode)
+{
+    count_call();
+    return (int)syscall(SYS_mkdirat, directory, name, mode);
+}
+
+int linkat(int from, const char *old, int to, const char *new, int flags)
+{
+    count_call();
+    return (int)syscall(SYS_linkat, from, old, to, new, flags);
 }
 
 /* Loading says one line with these two. */
@@ -396,19 +441,93 @@ START_TEST(a_directory_that_is_no_model_is_not_replaced)
 }
 END_TEST
 
-/* What killed writers left is removed, but for what may be the user's. */
-START_TEST(leftovers_are_removed)
+/* What is there under names that only look like ours is the user's. */
+START_TEST(names_like_ours_are_the_users)
 {
     begin(LLAMA);
-    ck_assert_int_eq(mkdir(scratch_path("a.999999999.tmp"), 0777), 0);
-    scratch_write("a.999999999.tmp/model.safetensors", "x", 1);
-    ck_assert_int_eq(mkdir(scratch_path("a.999999998.tmp"), 0777), 0);
-    ck_assert_int_eq(mkdir(scratch_path("a.999999998.tmp/mine"), 0777), 0);
-    ck_assert_int_eq(mkdir(scratch_path("b.999999999.tmp"), 0777), 0);
+    ck_assert_int_eq(mkdir(scratch_path("a.20260101.tmp"), 0777), 0);
+    scratch_write("a.20260101.tmp/model.safetensors", "x", 1);
     ck_assert_int_eq(export_to("a", NULL, DDP_F32, 0), DDP_OK);
-    ck_assert_int_ne(access(scratch_path("a.999999999.tmp"), F_OK), 0);
-    ck_assert_int_eq(access(scratch_path("a.999999998.tmp/mine"), F_OK), 0);
-    ck_assert_int_eq(access(scratch_path("b.999999999.tmp"), F_OK), 0);
+    ck_assert_int_eq(access(scratch_path("a.20260101.tmp/model.safetensors"), F_OK), 0);
+    ck_assert_int_eq(mkdir(scratch_path("a/.ddprun-export"), 0777), 0);
+    ck_assert_int_eq(export_to("a", NULL, DDP_F32, 0), DDP_OK); /* empty: not even a mark */
+    ck_assert_int_eq(mkdir(scratch_path("a/.ddprun-export"), 0777), 0);
+    scratch_write("a/.ddprun-export/mine", "x", 1);
+    capture_start();
+    ck_assert_int_eq(export_to("a", NULL, DDP_F32, 0), DDP_ERR_IO);
+    one_message(capture_stop(), "a/.ddprun-export: ", "not ddprun's");
+    ck_assert_int_eq(rename(scratch_path("a/.ddprun-export"), scratch_path("a/x")), 0);
+    ck_assert_int_eq(mkdir(scratch_path("a/.ddprun-export-complete"), 0777), 0);
+    scratch_write("a/.ddprun-export-complete/config.json", "x", 1);
+    capture_start();
+    ck_assert_int_eq(export_to("a", NULL, DDP_F32, 0), DDP_ERR_IO);
+    one_message(capture_stop(), "a/.ddprun-export-complete: ", "not ddprun's");
+    ck_assert_int_eq(load("a"), DDP_OK);
+    end();
+}
+END_TEST
+
+/* Another writer, of whatever machine or PID namespace, has the lock. */
+START_TEST(two_writers_do_not_meet)
+{
+    ddp_staged_directory *other;
+    begin(LLAMA);
+    ck_assert_int_eq(export_to("a", NULL, DDP_F32, 0), DDP_OK);
+    ck_assert_int_eq(ddp_staged_directory_open(&other, scratch_path("a"), 0), DDP_OK);
+    const struct ddp_hf_export to = {.directory = scratch_path("a")};
+    capture_start();
+    ck_assert_int_eq(ddp_hf_llama_export_check(&to), DDP_ERR_IO);
+    one_message(capture_stop(), "/a: ", "another trainer");
+    ddp_staged_directory_close(other);
+    ck_assert_int_eq(ddp_hf_llama_export_check(&to), DDP_OK);
+    ck_assert_int_eq(scratch_entries(false), 1);
+    ck_assert_int_eq(load("a"), DDP_OK);
+    end();
+}
+END_TEST
+
+/* Killed before any change of the directory, an export leaves the old model or the new one, at the
+ * latest when somebody looks. */
+START_TEST(kills_leave_one_model)
+{
+    const int64_t shards[] = {0, 700};
+    const int from = _i & 1, to = _i >> 1;
+    size_t bytes;
+    int completed = 0;
+    begin(QWEN2);
+    for (int calls = 1, ended = 0; !ended; calls++) {
+        remove_all();
+        ck_assert_int_eq(export_to("a", NULL, DDP_F32, (uint64_t)shards[from]), DDP_OK);
+        scratch_write("a/mine.txt", "m", 1);
+        capture_start();
+        const pid_t child = fork();
+        if (child == 0) {
+            calls_left = calls;
+            _exit(export_to("a", NULL, DDP_BF16, (uint64_t)shards[to]) == DDP_OK ? 0 : 1);
+        }
+        waitpid(child, &ended, 0);
+        ended = WIFEXITED(ended) && WEXITSTATUS(ended) == 0;
+        if (load("a") == DDP_OK) /* a reader in between finds one model or none */
+            ck_same(is_bf16("a") ? DDP_BF16 : DDP_F32);
+        const pid_t second = fork(); /* which is killed too while it cleans up */
+        if (second == 0) {
+            calls_left = 1 + calls % 5;
+            ddp_staged_directory_recover(scratch_path("a"));
+            _exit(export_to("a", NULL, DDP_F32, (uint64_t)shards[from]) == DDP_OK ? 0 : 1);
+        }
+        waitpid(second, NULL, 0);
+        ddp_staged_directory_recover(scratch_path("a"));
+        completed += strstr(capture_stop(), "completing") != NULL;
+        ck_assert_int_eq(load("a"), DDP_OK);
+        ck_same(is_bf16("a") ? DDP_BF16 : DDP_F32);
+        ck_assert_mem_eq(scratch_read("a/mine.txt", &bytes), "m", 1);
+        ck_assert_int_eq(export_to("a", NULL, DDP_F32, 0), DDP_OK);
+        ck_assert_int_ne(access(scratch_path("a/.ddprun-export"), F_OK), 0);
+        ck_assert_int_ne(access(scratch_path("a/.ddprun-export-complete"), F_OK), 0);
+        ck_assert_int_ne(access(scratch_path(FILE_INDEX), F_OK), 0);
+        ck_assert_int_eq(scratch_entries(false), 1);
+    }
+    ck_assert_int_gt(completed, 5);
     end();
 }
 END_TEST
@@ -473,7 +592,9 @@ Suite *test_suite(void)
     tcase_add_test(tc, a_table_may_have_some_parameters);
     tcase_add_test(tc, other_files_are_copied_and_kept);
     tcase_add_test(tc, a_directory_that_is_no_model_is_not_replaced);
-    tcase_add_test(tc, leftovers_are_removed);
+    tcase_add_test(tc, names_like_ours_are_the_users);
+    tcase_add_test(tc, two_writers_do_not_meet);
+    tcase_add_loop_test(tc, kills_leave_one_model, 0, 4);
     tcase_add_test(tc, a_link_to_a_directory_stays_a_link);
     tcase_add_test(tc, a_model_is_told_from_a_gpt2);
     return suite;

@@ -82,7 +82,7 @@ static const struct ddp_option table[] = {
      .help = "seen",
      .environment = "CHECK_SEEN"},
     {.name = "mark", .letter = 'm', .type = DDP_OPTION_CUSTOM, .read = read_seen, .help = "mark"},
-    {.name = NULL},
+    {.help = "help of --that"},
 };
 
 static struct values values;
@@ -194,8 +194,8 @@ static const struct {
     {"--no-verbose", "unknown option"},
     {"--no-batch-size", "unknown option"},
     {"--batch-sise 3", "did you mean --batch-size?"},
-    {"--frobnicate", "--frobnicate: unknown option; see --help"},
-    {"-x", "-x: unknown option"},
+    {"--frobnicate", "--frobnicate: unknown option; see help of --that"},
+    {"-x", "-x: unknown option; see help of --that"},
     {"-vx", "-x: unknown option"},
     {"stray", "stray: unexpected argument"},
     {"-- stray", "stray: unexpected argument"},

@@ -433,6 +433,8 @@ static const struct {
     enum ddp_status status;
 } bad_files[] = {
 #define MODEL(model) "{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{" model "}}"
+#define A64          "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define A512         A64 A64 A64 A64 A64 A64 A64 A64
 #define AROUND(key)  "{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]}," key "}"
     {"{\"model\":", "line 1, column", DDP_ERR_FORMAT},
     {"[]", "it is not a JSON object", DDP_ERR_FORMAT},
@@ -496,9 +498,32 @@ static const struct {
          "\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"added_tokens\":[{\"content\":\"b\",\"id\":"
          "1,\"lstrip\":true}]"),
      "\"b\" has lstrip", DDP_ERR_UNSUPPORTED},
+    /* A search compares as many bytes at each position: 50 kB of "a" and a token of 70 took 5 s. */
+    {AROUND("\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"added_tokens\":[{\"content\":\"" A512
+            "a\",\"id\":1}]"),
+     "\"aaaaaaaaaaaaaaaaaaaa...\" has 513 bytes: at most 512 are supported", DDP_ERR_UNSUPPORTED},
     {AROUND("\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"added_tokens\":[{\"id\":1}]"),
      "added token 0 has no content", DDP_ERR_FORMAT},
 };
+
+/* The longest added token is found, also where it begins many times in vain. */
+START_TEST(test_long_added)
+{
+    static const char text[] =
+        AROUND("\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"added_tokens\":[{\"content\":\"" A512
+               "\",\"id\":1}]");
+    static const int32_t expected[] = {1, 1, 0, 0, 0};
+    ddp_tokenizer *t = NULL;
+    struct ddp_tokens tokens = {0};
+    const struct ddp_text_part part = {.at = "a" A512 A512 "aa", .bytes = 1027, .name = "text"};
+    ck_assert_int_eq(ddp_tokenizer_parse(&t, "f.json", text, strlen(text)), DDP_OK);
+    ck_assert_int_eq(ddp_tokenizer_encode(t, &part, 0, &tokens), DDP_OK);
+    ck_assert_uint_eq(tokens.count, 5);
+    ck_assert_int_eq(memcmp(tokens.ids, expected, sizeof expected), 0);
+    free(tokens.ids);
+    ddp_tokenizer_close(t);
+}
+END_TEST
 
 START_TEST(test_bad_files)
 {
@@ -535,6 +560,7 @@ Suite *test_suite(void)
     tcase_add_test(small, test_gpt2_hash);
     tcase_add_test(small, test_configure);
     tcase_add_test(small, test_not_utf8);
+    tcase_add_test(small, test_long_added);
     tcase_add_loop_test(small, test_bad_files, 0, sizeof bad_files / sizeof *bad_files);
     return suite;
 }

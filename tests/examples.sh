@@ -36,6 +36,10 @@ printf '1,2,3\n4,x,6\n' >"$work/bad.csv"
 expect "own data, not numbers" 3 'bad.csv: bad row 2' "$top/examples/own_data" "$work/bad.csv"
 need_fashion
 set -- --steps 3 --batch-size 8 --global-batch 16 --no-eval
+expect "own model, no data" 2 'error: the program.s model own has no data: .*ddp_train_set_data.*--data' "$top/examples/own_model" "$@"
+expect "own model, a plan" 0 "model    own, " "$top/examples/own_model" --plan --shape 1,28,28
+expect "own model, help" 2 'error: --help: unknown option; see trainer --help all$' "$top/examples/own_model" --help
+set -- "$@" --data "$fashion"
 expect "own model, alone" 0 "model    own, " "$top/examples/own_model" "$@" --save "$work/alone"
 expect "own model, 2 workers" 0 "model    own, " "$ddprun" -n 2 "$top/examples/own_model" "$@" --save "$work/two"
 expect "own model, dp" 0 "model    own, " "$top/examples/own_model" "$@" --mode dp --save "$work/dp"

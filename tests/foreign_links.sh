@@ -18,11 +18,27 @@ ln -s "$work/nothing" "$work/all/dangling.bin"
 ln -s foreign "$work/all/second"
 ln -s "$work/all/foreign" "$work/own/through"
 chown -h 12345 "$work/all/foreign" "$work/all/dangling.bin"
-refused='error: .*: cannot write: it is a symbolic link of another user, in a directory where everybody may create files'
+refused='error: .*: cannot write: (it|.*all/foreign) is a symbolic link of another user, in a directory where everybody may create files'
 expect "--save" 4 "$refused" $t --save "$work/all/foreign"
 expect "--save, a second hop" 4 "$refused" $t --save "$work/all/second"
 expect "--save, from elsewhere" 4 "$refused" $t --save "$work/own/through"
 expect "--export, dangling" 4 "$refused" $gpt2 --export "$work/all/dangling.bin"
+# Wherever the link stands in the path, and whatever is to be written there.
+mkdir "$work/home" "$work/home/sub"
+ln -s "$work/home" "$work/all/dir"
+chown -h 12345 "$work/all/dir"
+llama="$trainer --quiet --model llama --size d1 --seq-len 8 --steps 1 --no-eval --data $work/text"
+inside='error: .*: cannot write: .*all/(dir|foreign) is a symbolic link of another user'
+one='error: .*: cannot write: (it|.*all/(dir|foreign)) is a symbolic link of another user'
+for option in log trace save checkpoint tensorboard; do
+    expect "--$option" 4 "$one" $t --$option "$work/all/dir"
+    expect "--$option, inside" 4 "$inside" $t --$option "$work/all/dir/x/y"
+done
+expect "--log of a file" 4 "$refused" $t --log "$work/all/foreign"
+expect "--export of a directory" 4 "$one" $llama --export "$work/all/dir"
+expect "--export of a directory, inside" 4 "$inside" $llama --export "$work/all/dir/sub"
+expect "--log-dir" 125 "$one" "$ddprun" -n 1 --log-dir "$work/all/dir" true
+[ "$(find "$work/home" | wc -l)" -eq 2 ] || fail "written through a link: $(find "$work/home")"
 [ "$(cat "$work/victim")" = precious ] || fail "the victim was written"
 [ ! -e "$work/nothing" ] || fail "a file was made through a link"
 # Allowed: one's own links, the directory owner's, and all of them elsewhere.

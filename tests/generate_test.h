@@ -173,11 +173,11 @@ static inline void gen_check_logits(const struct generation *g, double tolerance
 }
 
 /* A sample's tokens and the bits of its logits depend neither on how many others there are, nor on
- * whether they have ended; and are the same again after a new beginning. */
-static inline void gen_check_company(const struct generation *g)
+ * whether they have ended; and are the same again after a new beginning. Others: from..to-1. */
+static inline void gen_check_company(const struct generation *g, int64_t from, int64_t to)
 {
     ddp_generator *all = gen_generator(g, GEN_SAMPLES);
-    for (int64_t company = 1; company < GEN_SAMPLES; company++) {
+    for (int64_t company = from; company < to; company++) {
         ddp_generator *few = gen_generator(g, company);
         ddp_generator_begin(all, gen_prompt);
         for (int step = 0; step < GEN_LENGTH; step++) {

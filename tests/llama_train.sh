@@ -125,7 +125,11 @@ expect 'strong adapters' 0 '' "$trainer" $strong --export "$work/strong"
 expect 'strong adapters, merged' 0 '' "$trainer" $strong --export "$work/merged,merge"
 expect 'merged without data' 0 '' "$trainer" --quiet --load "$work/base" --adapters "$work/strong" --export "$work/converted,merge"
 diff -r "$work/merged" "$work/converted" >/dev/null || fail "merged without data: other bits than at the end of a training"
-expect 'training without data' 2 'give tokens with --data' "$trainer" --load "$work/base" --export "$work/converted" --steps 3
+expect 'merged, with options that have no effect' 0 'warning: --device, --threads have no effect with --export alone' "$trainer" --quiet --load "$work/base" \
+    --adapters "$work/strong" --export "$work/idle,merge" --threads 2 --device cpu
+diff -r "$work/merged" "$work/idle" >/dev/null || fail "merged with --threads and --device: other bits than at the end of a training"
+expect 'training without data' 2 'error: --steps: .* give --data too, or leave --steps out' "$trainer" --load "$work/base" --export "$work/none" --steps 3
+[ ! -e "$work/none" ] || fail "training without data: it leaves $work/none"
 for from in "$work/strong" "$work/base --adapters $work/strong" "$work/merged" "$work/base"; do
     expect "text of $from" 0 '' "$trainer" --load $from --generate 20 --prompt '1 2' --temperature 0
     cat "$work/out"
@@ -137,6 +141,15 @@ expect 'adapters learn faster' 0 '"learning_rate":(2e-4|0.0002),' "$trainer" --d
 expect 'adapters go on' 0 '' "$trainer" $eight --load "$work/adapters" --export "$work/more"
 grep -q '"r": 4,' "$work/more/adapter_config.json" || fail "adapters that go on are of another rank"
 cmp -s "$work/adapters/adapter_model.safetensors" "$work/more/adapter_model.safetensors" && fail "adapters did not go on"
+
+# Layers without positions, all of them.
+mkdir "$work/unrotated"
+sed 's/"llama",/"smollm3", "no_rope_layers": [0, 0],/; s/"rope_scaling".*/"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}/; /"high_freq_factor"/d' \
+    "$work/shape/config.json" >"$work/unrotated/config.json"
+reference=
+exports 'no positions' 0 '' "$trainer" $eight --config "$work/unrotated/config.json"
+exports 'no positions, a pipeline' 0 '' "$ddprun" -n 2 trainer $eight --config "$work/unrotated/config.json" --mode pipeline
+expect 'no positions, text' 0 '' "$trainer" --load "$work/reference" --generate 20 --prompt '1 2'
 
 # What is written where: onto the source, in shards, in bf16.
 cp -r "$work/base" "$work/own"

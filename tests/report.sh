@@ -163,6 +163,11 @@ bad "no program" 2 'compare: no program is named' $compare
 bad "one worker" 2 'one worker alone' $compare --workers 1 -- $small
 bad "a batch that cannot be cut" 2 'cannot be cut into 2 shards.*--global-batch 6' $compare --workers 1,2 -- "$trainer" -d "$work/images" --hidden 8 --global-batch 5
 bad "an unwritable comparison" 4 'nowhere/a.html' $compare -o "$work/nowhere/a.html" -- $small
+# Whether gnuplot is there is known before anything is trained.
+mkdir "$work/none"
+printf '#!/bin/sh\necho >%s\n' "$work/began" >"$work/other"
+bad "a comparison without gnuplot" 9 'install Debian.s package gnuplot-nox' env PATH="$work/none" "$report" compare -o "$work/c.html" -- "$work/other"
+[ ! -e "$work/began" ] && [ ! -e "$work/c.html" ] || fail "a comparison without gnuplot: it began"
 [ -z "$(ls "$work/tmp")" ] || fail "compare: after failures it leaves $(ls "$work/tmp")"
 # Ended by a signal it ends the training, and leaves nothing.
 count=$((count + 1))

@@ -7,7 +7,9 @@ t="$trainer --quiet"
 one='--model article --epochs 1'
 
 # Flags: exit code 2.
-expect "unknown flag" 2 'error: .*--frobnicate' $t --frobnicate
+expect "help" 0 'trainer info DIRECTORY' $trainer --help
+grep -q 'trainer tokenize IN OUT --tokenizer PATH' "$work/out" || fail "help: it does not name tokenize"
+expect "unknown flag" 2 'error: .*--frobnicate: unknown option; see trainer --help all$' $t --frobnicate
 expect "stray word" 2 'error: .*banana' $t banana
 expect "unknown model" 2 'error: .*--model vgg.*mlp' $t --model vgg
 expect "unknown mode" 2 'error: .*--mode ring.*(accum|ddp|dp)' $t --mode ring
@@ -151,17 +153,14 @@ expect "save through a link" 0 '' $t $one --save "$work/link"
 chmod 600 "$work/target"
 expect "save, old permissions" 0 '' $t $one --save "$work/target"
 [ "$(stat -c %a "$work/target")" = 600 ] || fail "save: the file's permissions have changed"
-(exit 0) &
-gone=$!
-wait
-: >"$work/target.$gone.tmp" # as a kill between linkat() and rename() leaves it
-: >"$work/target.$$.tmp"    # another job's, which is alive
-expect "save, removes the leftovers of the dead" 0 '' $t $one --save "$work/target"
-[ ! -e "$work/target.$gone.tmp" ] || fail "save: what a killed process left is still there"
-[ -e "$work/target.$$.tmp" ] || fail "save: another job's temporary file was removed"
-rm "$work/target.$$.tmp"
 good_data; rm "$work/data/train-images-idx3-ubyte"; mkfifo "$work/data/train-images-idx3-ubyte"
 bad_data "a FIFO for data" 4 'error: .*train-images.*not a regular file'
+
+# Without data only a directory of the Llama kind is exported.
+for from in gpt2 gpt2/model.safetensors; do
+    expect "converting $from" 2 'error: --export without --data converts a directory .*, and --load .*gpt2.* is none: give --data too, to train' \
+        $t --load "$here/tests/golden/$from" --export "$work/exported" --threads 2
+done
 
 # More than memory holds: refused before the kernel would have to kill.
 expect "model too large" 5 'error: out of memory.*parameters' $t --data "$work/good" --hidden 1048576,1048576
@@ -204,6 +203,20 @@ if [ -z "${DDP_SANITIZE:-}" ]; then
         sh -c 'ulimit -v 600000; exec "$@"' sh $t --data "$work/good" --mode dp --replicas 40 \
         --hidden 2000,2000 --threads 1 --epochs 1
 fi
+
+# A limit on the size of files, which shared memory is under too, is named.
+expect "ulimit -f, the board" 5 'File too large \(see ulimit -f\)' sh -c 'ulimit -f 1; exec "$@"' sh $t $one
+expect "ulimit -f, the workers" 5 'cannot allocate 0\.[1-9] MB: File too large \(see ulimit -f\)' \
+    sh -c 'ulimit -f 100; exec "$@"' sh "$ddprun" -n 2 trainer --quiet $one
+
+# A name of any length leaves the reason in the message.
+expect "a long name" 4 'error: 00000.*000 \.\.\. 0000.*: File name too long' $t --load "$(printf %070000d 0)"
+[ "$(wc -c <"$work/out")" -lt 1200 ] || fail "a long name: a message of $(wc -c <"$work/out") bytes"
+
+# What oneDNN may not use is not asked for.
+for isa in AVX2 AVX512_CORE; do
+    expect "oneDNN with $isa" 0 '' env ONEDNN_MAX_CPU_ISA=$isa $t --data "$work/good" --hidden 9 --batch-size 4 --steps 1 --no-eval
+done
 
 # Output that cannot be written.
 if [ -e /dev/full ]; then

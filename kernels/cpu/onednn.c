@@ -31,8 +31,10 @@ void omp_set_num_threads(int threads);
 
 bool ddp_gemm_bf16_native(void)
 {
-#if defined(HAVE_ONEDNN_BF16) && defined(__x86_64__)
-    return __builtin_cpu_supports("avx512bf16");
+#ifdef HAVE_ONEDNN_BF16
+    /* Not what the processor can: ONEDNN_MAX_CPU_ISA may forbid it. */
+    const unsigned needed = dnnl_cpu_isa_avx512_core_bf16;
+    return (dnnl_get_effective_cpu_isa() & needed) == needed;
 #else
     return false;
 #endif

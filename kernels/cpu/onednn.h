@@ -6,8 +6,9 @@
 
 #include "kernels/cpu/gemm.h"
 
-/* Makes oneDNN generate its code while there is room for it: without room it throws an exception
- * that C cannot catch, and the process ends. Later products allocate as C does, and report errors.
+/* Makes oneDNN generate its code while there is room for it: where a call of its code generator for
+ * memory fails it reads through a null pointer, which nobody can catch, and the process ends. Later
+ * products allocate as C does, and report errors.
  * Called before each product, from any thread; only the first call does it, in some ten
  * milliseconds.
  *   vector  a product with a vector: it generates little code itself; only the room is checked

@@ -5,7 +5,7 @@
 
 #include "checkpoint/directory.h"
 
-#include "core/clock.h"
+#include "core/directory.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/parse.h"
@@ -17,16 +17,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
-#include <time.h>
 #include <unistd.h>
 
 #define DIGITS         8
 #define BEST_TEMPORARY "." DDP_CHECKPOINT_BEST ".tmp-"
 #define MARK           ".mark.tmp-"
-#define POLL_NS        20000000 /* between looks at a lock that another has */
 
 static enum ddp_status dir_error(const struct ddp_checkpoint_dir *dir, const char *name,
                                  const char *what)
@@ -76,38 +72,15 @@ static bool is_temporary(const char *name)
 
 /* --- reading the directory -------------------------------------------------------------------- */
 
-/* A stream over the directory with a descriptor of its own. */
-static DIR *open_stream(int parent, const char *name)
-{
-    const int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-    if (!stream && fd >= 0)
-        close(fd);
-    return stream;
-}
-
-/* Removes a directory with the files in it; there are no directories inside a checkpoint. */
-static int remove_tree(int parent, const char *name)
-{
-    DIR *stream = open_stream(parent, name);
-    if (!stream)
-        return errno == ENOTDIR || errno == ELOOP ? unlinkat(parent, name, 0) : -1;
-    for (struct dirent *entry; (entry = readdir(stream));)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            unlinkat(dirfd(stream), entry->d_name, 0);
-    closedir(stream);
-    return unlinkat(parent, name, AT_REMOVEDIR);
-}
-
 /* Under the lock there is no other writer: temporary names are leftovers. */
 static void remove_stale(const struct ddp_checkpoint_dir *dir)
 {
-    DIR *stream = open_stream(dir->fd, ".");
+    DIR *stream = ddp_directory_entries(dir->fd, ".");
     if (!stream)
         return;
     for (struct dirent *entry; (entry = readdir(stream));)
         if (is_temporary(entry->d_name))
-            remove_tree(dir->fd, entry->d_name);
+            ddp_directory_remove(dir->fd, entry->d_name);
     closedir(stream);
 }
 
@@ -137,7 +110,7 @@ enum ddp_status ddp_checkpoint_dir_list(const struct ddp_checkpoint_dir *dir, in
     int64_t *list = NULL;
     size_t used = 0, room = 0;
     bool fits = true;
-    DIR *stream = open_stream(dir->fd, ".");
+    DIR *stream = ddp_directory_entries(dir->fd, ".");
     if (!stream)
         return dir_error(dir, "", "read");
     for (struct dirent *entry; fits && (entry = readdir(stream));) {
@@ -206,80 +179,28 @@ bool ddp_checkpoint_dir_has_checkpoints(const char *path)
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-/* The process that holds the lock, as " (process 123)"; "" where the kernel does not tell. */
-static const char *holder(const struct ddp_checkpoint_dir *dir, char text[48])
-{
-    char *line = NULL;
-    size_t room = 0;
-    struct stat own;
-    FILE *locks = fstat(dir->fd, &own) == 0 ? fopen("/proc/locks", "re") : NULL;
-    text[0] = '\0';
-    while (locks && getline(&line, &room, locks) > 0) {
-        long pid;
-        unsigned major_number, minor_number;
-        unsigned long long inode;
-        if (sscanf(line, "%*s FLOCK %*s WRITE %ld %x:%x:%llu", &pid, &major_number, &minor_number,
-                   &inode) == 4 &&
-            pid > 0 && inode == own.st_ino && major_number == major(own.st_dev) &&
-            minor_number == minor(own.st_dev))
-            snprintf(text, 48, " (process %ld)", pid);
-    }
-    free(line);
-    if (locks)
-        fclose(locks);
-    return text;
-}
-
-static enum ddp_status lock(struct ddp_checkpoint_dir *dir, int wait_ms)
-{
-    const int64_t deadline = ddp_deadline_ns(wait_ms);
-    bool told = wait_ms == 0;
-    char who[48];
-    while (!(dir->locked = flock(dir->fd, LOCK_EX | LOCK_NB) == 0)) {
-        if (errno == EINTR)
-            continue;
-        if (errno != EWOULDBLOCK) {
-            ddp_log(DDP_LOG_WARNING,
-                    "%s: this file system has no locks (%s): make sure that no other trainer "
-                    "writes there",
-                    dir->path, strerror(errno));
-            return DDP_OK;
-        }
-        if (ddp_deadline_passed(deadline))
-            return ddp_fail(DDP_ERR_IO,
-                            "%s: another trainer%s writes its checkpoints there: wait until it has "
-                            "ended, or name another directory",
-                            dir->path, holder(dir, who));
-        if (!told)
-            ddp_log(DDP_LOG_INFO,
-                    "%s: another trainer%s still uses this directory: waiting for it to end, for "
-                    "%d s at most",
-                    dir->path, holder(dir, who), wait_ms / 1000);
-        told = true;
-        nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
-    }
-    return DDP_OK;
-}
-
 enum ddp_status ddp_checkpoint_dir_open(struct ddp_checkpoint_dir *dir, const char *path,
                                         int wait_ms)
 {
     *dir = (struct ddp_checkpoint_dir){.fd = -1};
-    enum ddp_status status = DDP_OK;
+    char *followed = NULL;
     dir->path = strdup(path);
     if (!dir->path)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
     for (size_t n = strlen(path); n > 1 && dir->path[n - 1] == '/'; n--)
         dir->path[n - 1] = '\0';
-    if (access(path, F_OK) < 0)
-        status = ddp_make_directories(path, true);
+    enum ddp_status status = ddp_path_follow(&followed, dir->path);
+    if (status == DDP_OK && access(followed, F_OK) < 0)
+        status = ddp_make_directories(followed, true);
     if (status == DDP_OK) {
-        dir->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        dir->fd = open(followed, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         if (dir->fd < 0)
             status = dir_error(dir, "", "open");
     }
+    free(followed);
     if (status == DDP_OK)
-        status = lock(dir, wait_ms);
+        status =
+            ddp_directory_lock(dir->fd, dir->path, wait_ms, "writes its checkpoints", &dir->locked);
     if (status == DDP_OK && faccessat(dir->fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
         status = dir_error(dir, "", "write");
     if (status == DDP_OK && dir->locked)
@@ -322,12 +243,12 @@ enum ddp_status ddp_checkpoint_dir_begin(const struct ddp_checkpoint_dir *dir, i
 static int replace(const struct ddp_checkpoint_dir *dir, const char *temporary, const char *name)
 {
     if (renameat2(dir->fd, temporary, dir->fd, name, RENAME_EXCHANGE) == 0) {
-        remove_tree(dir->fd, temporary);
+        ddp_directory_remove(dir->fd, temporary);
         return 0;
     }
     if (errno != EINVAL && errno != ENOSYS)
         return -1;
-    if (remove_tree(dir->fd, name) < 0)
+    if (ddp_directory_remove(dir->fd, name) < 0)
         return -1;
     return renameat(dir->fd, temporary, dir->fd, name);
 }
@@ -353,7 +274,7 @@ enum ddp_status ddp_checkpoint_dir_commit(const struct ddp_checkpoint_dir *dir, 
 void ddp_checkpoint_dir_discard(const struct ddp_checkpoint_dir *dir, int64_t step)
 {
     char name[DDP_CHECKPOINT_NAME];
-    remove_tree(dir->fd, temporary_name(name, step));
+    ddp_directory_remove(dir->fd, temporary_name(name, step));
 }
 
 void ddp_checkpoint_dir_remove(const struct ddp_checkpoint_dir *dir, int64_t step)
@@ -362,7 +283,8 @@ void ddp_checkpoint_dir_remove(const struct ddp_checkpoint_dir *dir, int64_t ste
     ddp_checkpoint_name(name, step);
     temporary_name(temporary, step);
     ddp_checkpoint_dir_discard(dir, step);
-    if (renameat(dir->fd, name, dir->fd, temporary) < 0 || remove_tree(dir->fd, temporary) < 0)
+    if (renameat(dir->fd, name, dir->fd, temporary) < 0 ||
+        ddp_directory_remove(dir->fd, temporary) < 0)
         ddp_log(DDP_LOG_WARNING, "%s/%s: cannot remove this old checkpoint: %s", dir->path, name,
                 strerror(errno));
 }

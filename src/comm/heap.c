@@ -69,8 +69,8 @@ enum ddp_status ddp_heap_map(const ddp_job *job, uint64_t offset, size_t bytes, 
            errno == EINTR)
         ;
     if (made < 0)
-        return ddp_fail(DDP_ERR_MEMORY, "shared memory: cannot allocate %zu MB: %s",
-                        own_bytes / 1000000, strerror(errno));
+        return ddp_fail(DDP_ERR_MEMORY, "shared memory: cannot allocate %.1f MB: %s",
+                        (double)own_bytes / 1e6, ddp_strerror(errno));
     void *mapping = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, heap, (off_t)offset);
     if (mapping == MAP_FAILED)
         return ddp_fail(errno == ENOMEM ? DDP_ERR_MEMORY : DDP_ERR_SYSTEM,

@@ -37,14 +37,11 @@ enum ddp_status ddp_append_file_open(ddp_append_file **file, const char *path, b
     ddp_append_file *f = ddp_array_alloc(1, sizeof *f);
     if (!f)
         return DDP_ERR_MEMORY;
+    f->fd = -1;
     f->path = strdup(path);
-    /* Readable, for the end of an old last line; pipes and devices may be for writing only. */
-    f->fd = ddp_open_for_writing(path, O_RDWR | O_CREAT | O_APPEND);
-    if (f->fd < 0 && (errno == EACCES || errno == ENXIO))
-        f->fd = ddp_open_for_writing(path, O_WRONLY | O_CREAT | O_APPEND);
-    if (f->fd < 0 || !f->path) {
-        enum ddp_status failure =
-            f->path ? ddp_open_failed(path) : ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
+    enum ddp_status failure = f->path ? ddp_open_for_writing(&f->fd, path, O_CREAT | O_APPEND)
+                                      : ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
+    if (failure != DDP_OK) {
         ddp_append_file_close(f);
         return failure;
     }

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * Files that are replaced atomically: written beside the target under a temporary name, synced,
- * renamed, the directory synced. Until commit the old file is untouched. */
+ * renamed, the directory synced. Until commit the old file is untouched.
+ *
+ * A file that cannot be replaced (a mount point, or a file that may be written in a directory that
+ * may not) is written in place. Its first bytes are zeros until commit, so that half a file is not
+ * taken for a whole one. */
 #ifndef DDP_CORE_ATOMIC_FILE_H
 #define DDP_CORE_ATOMIC_FILE_H
 
@@ -9,13 +13,24 @@
 
 typedef struct ddp_atomic_file ddp_atomic_file;
 
-/* Opens a new file that will become `path`. DDP_ERR_IO names the path. */
+/* Opens a new file that will become `path`, with links followed as by ddp_path_follow().
+ * DDP_ERR_IO names the path. */
 enum ddp_status ddp_atomic_file_open(ddp_atomic_file **file, const char *path);
+
+/* The same for a file of a directory that is open: no link is followed.
+ *   directory  descriptor, of the caller
+ *   path       whose last part is the name; the rest is for messages */
+enum ddp_status ddp_atomic_file_open_at(ddp_atomic_file **file, int directory, const char *path);
+
+/* Is there room for so many bytes, of which one file has at most `largest`? Nothing is written.
+ * DDP_ERR_IO: the disk, the user's quota or the limit of a file's size does not allow it. */
+enum ddp_status ddp_atomic_file_reserve(ddp_atomic_file *file, uint64_t bytes, uint64_t largest);
 
 /* Appends bytes. After an error only close may follow. */
 enum ddp_status ddp_atomic_file_write(ddp_atomic_file *file, const void *data, size_t bytes);
 
-/* Makes the file durable and visible under its path. On failure the old file is unchanged. */
+/* Makes the file durable and visible under its path. On failure the old file is unchanged, unless
+ * it is written in place. */
 enum ddp_status ddp_atomic_file_commit(ddp_atomic_file *file);
 
 /* All of it with a text. DDP_ERR_IO, DDP_ERR_MEMORY. */

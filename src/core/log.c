@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define TEXT_BYTES 1024 /* of a message */
 #define MEMORY_NS  INT64_C(1000000000)
 #define MEMORY_KEY UINT64_C(0x6d656d6f72790001)
 
@@ -70,6 +71,12 @@ void ddp_log_set_peers(const struct ddp_log_peers *peers)
     atomic_store(&log_peers, peers);
 }
 
+/* Inside a character of UTF-8, not at its beginning? */
+static bool is_inside(char byte)
+{
+    return ((unsigned char)byte & 0xc0) == 0x80;
+}
+
 static bool wanted(enum ddp_log_level level)
 {
     if (sink) /* which decides */
@@ -82,45 +89,43 @@ static bool wanted(enum ddp_log_level level)
     return (int)level <= max;
 }
 
-static size_t append(char *line, size_t size, size_t used, const char *format, va_list args)
-    DDP_PRINTF(4, 0);
-static size_t compose(char *line, size_t size, const char *format, va_list args) DDP_PRINTF(3, 0);
+static void compose(char text[TEXT_BYTES], const char *format, va_list args) DDP_PRINTF(2, 0);
 static void vlog(enum ddp_log_level level, uint64_t key, const char *format, va_list args)
     DDP_PRINTF(3, 0);
 
+static size_t appendf(char *line, size_t size, size_t used, const char *format, ...)
+    DDP_PRINTF(4, 5);
+
 /* Appends to a line of `size` bytes; what does not fit is cut. */
-static size_t append(char *line, size_t size, size_t used, const char *format, va_list args)
+static size_t appendf(char *line, size_t size, size_t used, const char *format, ...)
 {
+    va_list args;
+    va_start(args, format);
     int n = vsnprintf(line + used, size - used, format, args);
+    va_end(args);
     if (n < 0)
         return used;
     return (size_t)n < size - used ? used + (size_t)n : size - 1;
 }
 
-static size_t appendf(char *line, size_t size, size_t used, const char *format, ...)
-    DDP_PRINTF(4, 5);
-
-static size_t appendf(char *line, size_t size, size_t used, const char *format, ...)
+/* The message alone. Where names from outside make it long its middle is left out: what is wrong,
+ * and what to do, stands at the end. */
+static void compose(char text[TEXT_BYTES], const char *format, va_list args)
 {
-    va_list args;
-    va_start(args, format);
-    used = append(line, size, used, format, args);
-    va_end(args);
-    return used;
-}
-
-/* The message alone, fit for a terminal. Returns its bytes. */
-static size_t compose(char *line, size_t size, const char *format, va_list args)
-{
-    char text[4096];
-    size_t bytes = append(text, sizeof text, 0, format, args);
-    const bool cut = bytes == sizeof text - 1;
-    for (int back = 1; cut && back < 4; back++) /* perhaps inside a character */
-        if (ddp_text_character(text + bytes - back, (size_t)back) < 0) {
-            bytes -= (size_t)back;
-            break;
-        }
-    return ddp_text_clean(line, size, text, bytes);
+    va_list again;
+    va_copy(again, args);
+    const int bytes = vsnprintf(text, TEXT_BYTES, format, args);
+    char *whole = bytes >= TEXT_BYTES ? malloc((size_t)bytes + 1) : NULL;
+    if (whole && vsnprintf(whole, (size_t)bytes + 1, format, again) == bytes) {
+        size_t head = TEXT_BYTES / 2, tail = (size_t)bytes - (TEXT_BYTES / 2 - 16);
+        for (int i = 0; i < 3 && is_inside(whole[head]); i++)
+            head--;
+        for (int i = 0; i < 3 && is_inside(whole[tail]); i++)
+            tail++;
+        snprintf(text + head, TEXT_BYTES - head, " ... %s", whole + tail);
+    }
+    free(whole);
+    va_end(again);
 }
 
 /* Writes a line where the bar was. */
@@ -140,14 +145,14 @@ static void write_line(const char *line, size_t bytes)
 static void vlog(enum ddp_log_level level, uint64_t key, const char *format, va_list args)
 {
     static const char *const words[] = {"error: ", "warning: ", "", ""};
-    char line[4096];
+    char text[TEXT_BYTES], line[4096]; /* which a pipe takes at once */
     size_t used = 0;
     int saved_errno = errno;
     int rank = atomic_load(&program_rank);
 
+    compose(text, format, args);
     if (sink) {
-        append(line, sizeof line, 0, format, args);
-        sink((int)level, line);
+        sink((int)level, text);
         errno = saved_errno;
         return;
     }
@@ -155,7 +160,7 @@ static void vlog(enum ddp_log_level level, uint64_t key, const char *format, va_
     if (rank >= 0)
         used = appendf(line, sizeof line - 1, used, "rank %d: ", rank);
     used = appendf(line, sizeof line - 1, used, "%s", words[level]);
-    const size_t bytes = compose(line + used, sizeof line - 1 - used, format, args);
+    const size_t bytes = ddp_text_clean(line + used, sizeof line - 1 - used, text, strlen(text));
     const struct ddp_log_peers *peers = level == DDP_LOG_ERROR ? atomic_load(&log_peers) : NULL;
     if (peers && key == 0)
         key = ddp_hash(line + used, bytes) | 1;
@@ -218,8 +223,11 @@ enum ddp_status ddp_fail(enum ddp_status status, const char *format, ...)
     va_start(args, format);
     if (!held.text)
         vlog(DDP_LOG_ERROR, status == DDP_ERR_MEMORY ? MEMORY_KEY : 0, format, args);
-    else if (!*held.text)
-        append(held.text, held.size, 0, format, args);
+    else if (!*held.text) {
+        char text[TEXT_BYTES];
+        compose(text, format, args);
+        snprintf(held.text, held.size, "%s", text);
+    }
     va_end(args);
     return status;
 }
@@ -229,8 +237,13 @@ enum ddp_status ddp_errno_status(int error, enum ddp_status other)
     return error == ENOMEM ? DDP_ERR_MEMORY : other;
 }
 
+const char *ddp_strerror(int error)
+{
+    return error == EFBIG ? "File too large (see ulimit -f)" : strerror(error);
+}
+
 enum ddp_status ddp_fail_path(const char *path, const char *what)
 {
     return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot %s: %s", path, what,
-                    strerror(errno));
+                    ddp_strerror(errno));
 }

@@ -63,6 +63,9 @@ void ddp_log_set_peers(const struct ddp_log_peers *peers);
  * says. DDP_ERR_IO or DDP_ERR_MEMORY. */
 enum ddp_status ddp_fail_path(const char *path, const char *what);
 
+/* What errno says; of a file that is too large, shared memory too, also which limit. */
+const char *ddp_strerror(int error);
+
 /* Has this process called ddp_fail() with DDP_ERR_IO while errno said that a disk, or the user's
  * part of it, is full? */
 bool ddp_fail_disk_full(void);

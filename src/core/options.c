@@ -66,6 +66,16 @@ static bool takes_value(const struct ddp_option *row)
     return row->type != DDP_OPTION_FLAG && !(row->type == DDP_OPTION_CUSTOM && !row->argument);
 }
 
+/* The only message for what is no option. */
+static enum ddp_status unknown(const struct ddp_option *table, const char *dashes, const char *text,
+                               size_t length)
+{
+    while (table->name)
+        table++;
+    return ddp_fail(DDP_ERR_INVALID, "%s%.*s: unknown option; see %s", dashes, (int)length, text,
+                    table->help ? table->help : "--help");
+}
+
 static size_t smallest(size_t a, size_t b, size_t c)
 {
     size_t least = a < b ? a : b;
@@ -108,7 +118,7 @@ static enum ddp_status unknown_name(const struct ddp_option *table, const char *
     if (best)
         return ddp_fail(DDP_ERR_INVALID, "--%.*s: unknown option; did you mean --%s?", (int)length,
                         text, best);
-    return ddp_fail(DDP_ERR_INVALID, "--%.*s: unknown option; see --help", (int)length, text);
+    return unknown(table, "--", text, length);
 }
 
 /* --- values ---------------------------------------------------------------------------------- */
@@ -252,7 +262,7 @@ static enum ddp_status parse_letters(struct parse *parse, const char *arg)
         char name[3] = {'-', *letter, 0};
         const struct ddp_option *row = resolve(parse->table, find_letter(parse->table, *letter));
         if (!row)
-            return ddp_fail(DDP_ERR_INVALID, "%s: unknown option; see --help", name);
+            return unknown(parse->table, "-", letter, 1);
         bool with_value = takes_value(row);
         const char *value = with_value && letter[1] ? letter + 1 : NULL;
         enum ddp_status status = apply(parse, row, true, name, 2, value);

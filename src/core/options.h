@@ -20,7 +20,8 @@ enum ddp_option_type {
 };
 
 struct ddp_option {
-    const char *name; /* "batch-size"; NULL ends the table */
+    const char *name; /* "batch-size"; NULL ends the table, and help says what prints it, if that is
+                         not --help */
     char letter;      /* 'n', or 0 */
     enum ddp_option_type type;
     size_t offset;   /* of the member in the destination struct */

@@ -361,14 +361,11 @@ enum ddp_status ddp_trace_open(const char *path, int rank, bool create)
 {
     char name[NAME_BYTES];
     snprintf(trace.path, sizeof trace.path, "%s", path);
-    const int flags = create ? O_CREAT | O_TRUNC : 0;
-    struct stat status;
-    trace.fd = ddp_open_for_writing(path, O_RDWR | flags);
-    if (trace.fd < 0 && (errno == EACCES || errno == ENXIO)) /* for writing only */
-        trace.fd = ddp_open_for_writing(path, O_WRONLY | flags);
-    if (trace.fd < 0)
-        return ddp_open_failed(path);
-    trace.closed = fstat(trace.fd, &status) == 0 && S_ISREG(status.st_mode) &&
+    struct stat info;
+    enum ddp_status status = ddp_open_for_writing(&trace.fd, path, create ? O_CREAT | O_TRUNC : 0);
+    if (status != DDP_OK)
+        return status;
+    trace.closed = fstat(trace.fd, &info) == 0 && S_ISREG(info.st_mode) &&
                    (flock(trace.fd, LOCK_EX | LOCK_NB) == 0 || errno == EWOULDBLOCK);
     flock(trace.fd, LOCK_UN);
     if (!trace.closed)

@@ -8,12 +8,20 @@
 
 #include <sys/types.h>
 
-/* Opens a file for writing as open() does, but does not wait for the reader of a FIFO: where there
- * is none, that is an error (ENXIO). */
-int ddp_open_for_writing(const char *path, int flags);
+/* The path with all symbolic links followed, also of what is yet to be made. Links of other users
+ * are not followed in a directory where everybody may create files, which is the kernel's own rule
+ * where fs.protected_symlinks is set. What the links of /proc lead to is left to the kernel: they
+ * need not be paths.
+ *   followed [out]  freed with free()
+ * DDP_ERR_IO: names such a link, or one that cannot be followed; DDP_ERR_MEMORY. */
+enum ddp_status ddp_path_follow(char **followed, const char *path);
 
-/* What errno says after that: DDP_ERR_IO, DDP_ERR_MEMORY. */
-enum ddp_status ddp_open_failed(const char *path);
+/* Opens a file for writing, and for reading too if it can be: pipes and devices may be for writing
+ * only. Does not wait for the reader of a FIFO: if there is none, that is
+ * an error. Links are followed as by ddp_path_follow().
+ *   flags  further ones of open(): O_CREAT, O_APPEND, O_TRUNC
+ * DDP_ERR_IO: names the path; DDP_ERR_MEMORY. */
+enum ddp_status ddp_open_for_writing(int *fd, const char *path, int flags);
 
 /* As write(), without SIGPIPE where nobody reads any more. */
 ssize_t ddp_write_quietly(int fd, const void *data, size_t bytes);
@@ -33,7 +41,8 @@ bool ddp_path_is_in(const char *directory, const char *name);
 /* The directory that a path's last part is in, freed with free(); NULL without memory. */
 char *ddp_directory_of(const char *path);
 
-/* mkdir -p. With `durable` each directory that is made is synced into the one above it.
+/* mkdir -p, with links followed as by ddp_path_follow(). With `durable` each directory that is made
+ * is synced into the one above it.
  * DDP_ERR_IO names the directory that cannot be made. */
 enum ddp_status ddp_make_directories(const char *path, bool durable);
 

@@ -70,7 +70,7 @@ enum ddp_status ddp_board_create(struct ddp_board *board, int *fd,
     enum ddp_status status =
         error ? ddp_fail(DDP_ERR_MEMORY,
                          "cannot get %zu bytes of shared memory for the job's board: %s", bytes,
-                         strerror(error))
+                         ddp_strerror(error))
               : map(board, board_fd, bytes);
     if (status != DDP_OK) {
         close(board_fd);

@@ -342,10 +342,15 @@ static ddp_tensor *block(struct build *b, ddp_tensor *x)
                          linear(b, DDP_LLAMA_DOWN, y, llama->channels, llama->mlp_bias));
 }
 
-/* The table of the layers that rotate. */
+/* The table of the layers that rotate, if there are some. */
 static enum ddp_status make_turns(struct build *b, int64_t positions)
 {
     const struct ddp_rope *rope = &b->llama->rope;
+    int64_t layer = 0;
+    while (layer < b->llama->layers && ddp_llama_has_layer(&b->llama->unrotated, layer))
+        layer++;
+    if (layer == b->llama->layers)
+        return DDP_OK;
     float frequencies[DDP_LLAMA_HEAD / 2];
     enum ddp_status status = ddp_rope_frequencies(rope, frequencies);
     if (status == DDP_OK)

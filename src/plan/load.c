@@ -7,6 +7,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "core/log.h"
+#include "core/staged_directory.h"
 #include "core/text.h"
 #include "core/write.h"
 #include "data/data_names.h"
@@ -94,6 +95,7 @@ enum ddp_status ddp_load_find(struct ddp_load *load, const struct ddp_train_opti
     }
     for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
         path[n - 1] = '\0';
+    ddp_staged_directory_recover(path);
     if (ddp_peft_is(path) && options->adapters)
         status =
             ddp_fail(DDP_ERR_INVALID,

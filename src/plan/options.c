@@ -285,7 +285,7 @@ static const struct ddp_option rows[] = {
     {OPTION_CUSTOM("augment", read_augment, "LIST"),
      .help = "change training images at random: crop (4 pixels of padding), flip (left and right), "
              "crop,flip or none (default)"},
-    {OPTION_INT("data-threads", data_threads, 1, 64, "N"), .scope = DDP_OF_NODE,
+    {OPTION_INT("data-threads", data_threads, 1, 64, "N"), .scope = DDP_OF_MACHINE | DDP_OF_NODE,
      .help = "threads of each worker that read samples ahead (default 1)"},
     {OPTION_INT("data-size", data_size, 1, 1e9, "N"), .scope = DDP_OF_DATA,
      .help = "article: number of samples, and of numbers in each (default 16)"},
@@ -350,13 +350,14 @@ static const struct ddp_option rows[] = {
     {OPTION_TEXT("cut", cut, "NAME,NAME,..."), .scope = DDP_OF_MODE(DDP_MODE_PIPELINE),
      .help = "pipeline: the layers at which the second and later stages begin, such as h.4,h.8 "
              "(default: stages that take about the same time)"},
-    {OPTION_TEXT("device", device, "KIND"), .scope = DDP_WITH_TEXT, .help = device_help},
-    {OPTION_CUSTOM("devices", read_devices, "N,N,..."), .scope = DDP_WITH_TEXT,
+    {OPTION_TEXT("device", device, "KIND"), .scope = DDP_OF_MACHINE | DDP_WITH_TEXT,
+     .help = device_help},
+    {OPTION_CUSTOM("devices", read_devices, "N,N,..."), .scope = DDP_OF_MACHINE | DDP_WITH_TEXT,
      .help = "numbers of the GPUs for the replicas, stages or workers; one may be named twice"},
     {OPTION_FLAG("fast", fast),
      .help = "ddp on GPUs: NCCL's own all-reduce; the bits may then depend on the machine"},
-    {OPTION_INT("threads", threads, 1, 1024, "N"), .scope = DDP_WITH_TEXT | DDP_OF_NODE,
-     .example = "--threads 4", .letter = 't',
+    {OPTION_INT("threads", threads, 1, 1024, "N"),
+     .scope = DDP_OF_MACHINE | DDP_WITH_TEXT | DDP_OF_NODE, .example = "--threads 4", .letter = 't',
      .help = "computing threads of each worker, replica or stage (default: OMP_NUM_THREADS, or its "
              "share of the cores)"},
     {OPTION_REAL("bucket-mb", bucket_mb, 0.001, 1048576, "MB"),
@@ -535,12 +536,16 @@ static void add_rows(const struct ddp_option *row, size_t offset)
 
 static void make_table(void)
 {
+    int count = 0;
     add_rows(first_rows, 0);
     for (int i = 0; ddp_model_at(i); i++) {
         assert(i < DDP_MODELS - 1);
         add_rows(ddp_model_at(i)->options, offsetof(struct ddp_train_options, models[i]));
     }
     add_rows(rows, 0);
+    while (table[count].name)
+        count++;
+    table[count].help = "trainer --help all"; /* also of a program that has no --help */
 }
 
 const struct ddp_option *ddp_train_option_table(void)

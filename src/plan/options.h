@@ -120,17 +120,18 @@ extern const char *const ddp_train_decay_names[];
 
 /* Scopes of the table's rows. */
 enum {
-    DDP_OF_TEXT = 1 << 0,         /* generating, alone or in between training, takes it */
-    DDP_WITH_TEXT = 1 << 1,       /* so do generating and training */
-    DDP_OF_TRAINING = 1 << 2,     /* has no effect where nothing is trained */
-    DDP_OF_EVALUATION = 1 << 3,   /* needs evaluations, or is one */
-    DDP_OF_DATA = 1 << 4,         /* where the data are, or what */
-    DDP_OF_TOKENS = 1 << 5,       /* of data that are tokens alone */
-    DDP_OF_PLAN = 1 << 6,         /* --plan takes it instead of data */
-    DDP_OF_NODE = 1 << 7,         /* may differ from node to node */
-    DDP_OF_UPDATE = 1 << 8,       /* how workers share an update: nothing where none is made */
-    DDP_OF_LOCAL = 1 << 9,        /* needs --sync-every H, with H above 1 */
-    DDP_WITH_CONVERSION = 1 << 10 /* of exports without training too */
+    DDP_OF_TEXT = 1 << 0,          /* generating, alone or in between training, takes it */
+    DDP_WITH_TEXT = 1 << 1,        /* so do generating and training */
+    DDP_OF_TRAINING = 1 << 2,      /* has no effect where nothing is trained */
+    DDP_OF_EVALUATION = 1 << 3,    /* needs evaluations, or is one */
+    DDP_OF_DATA = 1 << 4,          /* where the data are, or what */
+    DDP_OF_TOKENS = 1 << 5,        /* of data that are tokens alone */
+    DDP_OF_PLAN = 1 << 6,          /* --plan takes it instead of data */
+    DDP_OF_NODE = 1 << 7,          /* may differ from node to node */
+    DDP_OF_UPDATE = 1 << 8,        /* how workers share an update: nothing where none is made */
+    DDP_OF_LOCAL = 1 << 9,         /* needs --sync-every H, with H above 1 */
+    DDP_WITH_CONVERSION = 1 << 10, /* of exports without training too */
+    DDP_OF_MACHINE = 1 << 11       /* how to compute: nothing where nothing is computed */
 };
 #define DDP_OF_MODE(mode) (1 << (16 + (mode))) /* belongs to this --mode; to all without any */
 
@@ -263,6 +264,9 @@ enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
 
 /* Before anything is opened: DDP_ERR_INVALID names options that exclude or need each other. */
 enum ddp_status ddp_train_check_pairs(const struct ddp_train_options *options);
+
+/* Of an export without training (train/llama_run.h): refuses and warns in the same way. */
+enum ddp_status ddp_train_check_conversion(const struct ddp_train_options *options);
 
 /* The same of those that depend on the number of steps, when the plan is whole. */
 void ddp_train_check_length(const struct ddp_train_options *options,

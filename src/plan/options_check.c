@@ -13,21 +13,16 @@
 
 /* --- one task or the other -------------------------------------------------------------------- */
 
-/* Has this option no effect with --generate, or else with the others that train nothing? */
-static bool is_idle(const struct ddp_option *row, bool generating)
-{
-    return generating ? !(row->scope & (DDP_OF_TEXT | DDP_WITH_TEXT))
-                      : row->scope & DDP_OF_TRAINING;
-}
-
-/* One line for all options of training. */
-static void warn_idle(const struct ddp_train_options *options, bool generating, const char *task)
+/* One line for all options that have no effect: those with any of these scopes, or without. */
+static void warn_idle(const struct ddp_train_options *options, unsigned scopes, bool with,
+                      const char *task)
 {
     char list[1024] = "";
     size_t used = 0;
     int count = 0;
     for (const struct ddp_option *row = ddp_train_option_table(); row->name; row++)
-        if (ddp_train_given(options, row->name) && is_idle(row, generating) && used < sizeof list) {
+        if (ddp_train_given(options, row->name) && ((row->scope & scopes) != 0) == with &&
+            used < sizeof list) {
             used += (size_t)snprintf(list + used, sizeof list - used, "%s--%s", count ? ", " : "",
                                      row->name);
             count++;
@@ -55,6 +50,12 @@ static enum ddp_status check_shape(const struct ddp_train_options *options)
 static enum ddp_status check_own_data(const struct ddp_train_options *options)
 {
     const char *name = options->own_data ? ddp_train_given_of(options, DDP_OF_DATA) : NULL;
+    const bool shape = options->plan && (options->shape_count > 0 || options->classes > 0);
+    if (options->custom && !options->own_data && !options->data && !options->dataset && !shape)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "the program's model %s has no data: call ddp_train_set_data(), or give "
+                        "--data PATH",
+                        options->model->name);
     return name ? ddp_fail(DDP_ERR_INVALID,
                            "--%s: this program has data of its own, with ddp_train_set_data(): "
                            "leave --%s out",
@@ -82,6 +83,19 @@ enum ddp_status ddp_train_check_pairs(const struct ddp_train_options *options)
     return DDP_OK;
 }
 
+enum ddp_status ddp_train_check_conversion(const struct ddp_train_options *options)
+{
+    for (const struct ddp_option *row = ddp_train_option_table(); row->name; row++)
+        if (!(row->scope & (DDP_WITH_CONVERSION | DDP_OF_MACHINE)) &&
+            ddp_train_given(options, row->name))
+            return ddp_fail(DDP_ERR_INVALID,
+                            "--%s: --export without --data converts the model of --load, and "
+                            "trains nothing: give --data too, or leave --%s out",
+                            row->name, row->name);
+    warn_idle(options, DDP_OF_MACHINE, true, "export alone");
+    return DDP_OK;
+}
+
 enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
                                         const struct ddp_train_plan *plan)
 {
@@ -90,7 +104,7 @@ enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
                         "--generate N, which continues a text instead of training, "
                         "and --sample-every exclude each other: give one");
     if (!plan) {
-        warn_idle(options, true, "generate");
+        warn_idle(options, DDP_OF_TEXT | DDP_WITH_TEXT, false, "generate");
         return DDP_OK;
     }
     const char *of_text = ddp_train_given_of(options, DDP_OF_TEXT);
@@ -107,7 +121,7 @@ enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
     if (status != DDP_OK || plan->rank != 0)
         return status;
     if (ddp_train_evaluates_only(options))
-        warn_idle(options, false, options->eval_only ? "eval-only" : "predict");
+        warn_idle(options, DDP_OF_TRAINING, true, options->eval_only ? "eval-only" : "predict");
     if (options->val && !options->evaluate)
         ddp_log(DDP_LOG_WARNING, "--val has no effect with --no-eval: nothing is evaluated");
     if (ddp_train_given(options, "decay-on") && plan->optimizer.weight_decay == 0)

@@ -52,6 +52,13 @@ enum ddp_status ddp_planned_read_config(struct ddp_planned *planned)
 {
     const struct ddp_train_options *options = planned->options;
     enum ddp_export_format format = (enum ddp_export_format)options->export_format;
+    const bool fed = options->data || options->own_data || options->dataset || options->plan;
+    if (options->export_path && options->load && !fed && !ddp_train_evaluates_only(options) &&
+        planned->plan.model->x_dtype == DDP_I32)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--export without --data converts a directory of Hugging Face of the Llama "
+                        "kind, and --load %s is none: give --data too, to train",
+                        options->load);
     if (planned->plan.model == &ddp_model_llama)
         return ddp_planned_check_llama(planned);
     if ((options->config || options->export_path) && planned->plan.model != &ddp_model_gpt2)

@@ -9,6 +9,7 @@
 #include "core/memory.h"
 #include "core/rng.h"
 #include "core/text.h"
+#include "data/data_names.h"
 #include "model/gpt2.h"
 #include "model/llama.h"
 #include "weights/weights.h"
@@ -96,14 +97,14 @@ static bool writes_adapters(const struct ddp_planned *planned)
     return ddp_llama_in(&planned->model_config)->lora.rank > 0 && !planned->options->merge;
 }
 
-static struct ddp_hf_export export_of(const struct ddp_planned *planned)
+static struct ddp_hf_export export_of(const struct ddp_planned *planned, const char *path)
 {
     const struct ddp_train_options *options = planned->options;
     const bool bf16 = options->export_dtype == DDP_TRAIN_FILE_BF16 ||
                       (options->export_dtype == DDP_TRAIN_AS_LOADED && planned->load.hf.dtype &&
                        strcmp(planned->load.hf.dtype, "BF16") == 0);
     return (struct ddp_hf_export){
-        .directory = options->export_path,
+        .directory = path,
         .source = planned->load.directory,
         .dtype = bf16 ? DDP_BF16 : DDP_F32,
         .shard_bytes = (uint64_t)options->shard_bytes,
@@ -128,7 +129,7 @@ enum ddp_status ddp_planned_check_llama(const struct ddp_planned *planned)
     if (options->export_format > DDP_EXPORT_HF)
         return ddp_fail(DDP_ERR_INVALID, "--export: format: a llama is exported in the form of "
                                          "Hugging Face alone");
-    const struct ddp_hf_export to = export_of(planned);
+    const struct ddp_hf_export to = export_of(planned, options->export_path);
     return lora && !options->merge ? ddp_peft_save_check(to.directory)
                                    : ddp_hf_llama_export_check(&to);
 }
@@ -175,10 +176,10 @@ static enum ddp_status merge_adapter(const struct values *values, struct ddp_hf_
     return DDP_OK;
 }
 
-static enum ddp_status export_model(const struct ddp_planned *planned, struct values *values,
-                                    const ddp_tokenizer *tokenizer)
+static enum ddp_status export_model(const struct ddp_planned *planned, const char *path,
+                                    struct values *values, const ddp_tokenizer *tokenizer)
 {
-    const struct ddp_hf_export to = export_of(planned);
+    const struct ddp_hf_export to = export_of(planned, path);
     const struct ddp_llama *llama = ddp_llama_in(&planned->model_config);
     const struct ddp_hf_llama config = {
         .shape = *llama,
@@ -214,10 +215,10 @@ static enum ddp_status frozen_values(const struct ddp_planned *planned, void **v
     return status;
 }
 
-static enum ddp_status export_directory(const struct ddp_planned *planned, float *weights,
-                                        void *frozen, const ddp_tokenizer *tokenizer)
+static enum ddp_status export_directory(const struct ddp_planned *planned, const char *path,
+                                        float *weights, void *frozen,
+                                        const ddp_tokenizer *tokenizer)
 {
-    const char *path = planned->options->export_path;
     struct values values = {NULL, 0, 0};
     void *made = NULL;
     enum ddp_status status =
@@ -229,39 +230,49 @@ static enum ddp_status export_directory(const struct ddp_planned *planned, float
                                planned->load.directory, values.all + values.base,
                                values.count - values.base);
     else if (status == DDP_OK)
-        status = export_model(planned, &values, tokenizer);
+        status = export_model(planned, path, &values, tokenizer);
     free(values.all);
     free(made);
     return status;
 }
 
-enum ddp_status ddp_planned_export(const struct ddp_planned *planned, float *weights, void *frozen,
-                                   const ddp_tokenizer *tokenizer)
+enum ddp_status ddp_planned_export(const struct ddp_planned *planned, const char *path,
+                                   float *weights, void *frozen, const ddp_tokenizer *tokenizer)
 {
     const struct ddp_train_options *options = planned->options;
     if (planned->plan.model == &ddp_model_llama)
-        return export_directory(planned, weights, frozen, tokenizer);
+        return export_directory(planned, path, weights, frozen, tokenizer);
     const struct ddp_gpt2 *gpt2 = ddp_gpt2_in(&planned->model_config);
     const struct ddp_hf_config config = {.shape = {.heads = gpt2->heads},
                                          .dropout = gpt2->dropout,
                                          .exact_gelu = gpt2->exact_gelu,
                                          .norm_eps = gpt2->norm_eps};
-    return ddp_train_weights_export(options->export_path,
-                                    (enum ddp_export_format)options->export_format, planned->graph,
-                                    &config, weights);
+    return ddp_train_weights_export(path, (enum ddp_export_format)options->export_format,
+                                    planned->graph, &config, weights);
+}
+
+uint64_t ddp_planned_export_bytes(const struct ddp_planned *planned)
+{
+    const ddp_graph *graph = planned->graph;
+    const bool adapters = planned->plan.model == &ddp_model_llama && writes_adapters(planned);
+    const bool merged = planned->plan.model == &ddp_model_llama && !adapters &&
+                        ddp_llama_in(&planned->model_config)->lora.rank > 0;
+    const bool halves = planned->plan.model == &ddp_model_llama
+                            ? !adapters && export_of(planned, NULL).dtype == DDP_BF16
+                            : planned->options->export_format == DDP_EXPORT_LLMC_BF16;
+    int64_t count = merged ? 0 : ddp_graph_element_count(graph);
+    for (int i = 0; merged && i < ddp_graph_frozen_count(graph); i++)
+        count += ddp_graph_frozen_at(graph, i)->count;
+    return (uint64_t)count * (halves ? 2 : 4);
 }
 
 /* --- without training ------------------------------------------------------------------------- */
 
 bool ddp_planned_converts(const struct ddp_train_options *options)
 {
-    if (!options->load || !options->export_path ||
-        !(ddp_hf_llama_is(options->load) || ddp_peft_is(options->load)))
-        return false;
-    for (const struct ddp_option *row = ddp_train_option_table(); row->name; row++)
-        if (!(row->scope & DDP_WITH_CONVERSION) && ddp_train_given(options, row->name))
-            return false;
-    return true;
+    return options->load && options->export_path && !options->data && !options->own_data &&
+           !options->plan && !ddp_data_file_exists(options->load) &&
+           (ddp_hf_llama_is(options->load) || ddp_peft_is(options->load));
 }
 
 /*   weights [out]  freed with free(); frozen [out]  with ddp_frozen_host_free() */
@@ -293,7 +304,9 @@ enum ddp_status ddp_planned_convert(const struct ddp_train_options *options, FIL
     float *weights = NULL;
     char shown[DDP_TEXT_SHOWN];
     planned.plan.model = &ddp_model_llama;
-    enum ddp_status status = ddp_load_open(&planned.load, &chosen, true);
+    enum ddp_status status = ddp_train_check_conversion(options);
+    if (status == DDP_OK)
+        status = ddp_load_open(&planned.load, &chosen, true);
     if (status == DDP_OK)
         status = ddp_load_choose_model(&planned.load, &chosen);
     if (status == DDP_OK)
@@ -301,7 +314,7 @@ enum ddp_status ddp_planned_convert(const struct ddp_train_options *options, FIL
     if (status == DDP_OK)
         status = read_model(&planned, &weights, &frozen);
     if (status == DDP_OK)
-        status = ddp_planned_export(&planned, weights, frozen.values, NULL);
+        status = ddp_planned_export(&planned, chosen.export_path, weights, frozen.values, NULL);
     if (status == DDP_OK && !options->quiet)
         fprintf(out, "exported %s\n", ddp_text_show(shown, options->export_path));
     ddp_frozen_host_free(&frozen);

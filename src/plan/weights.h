@@ -21,14 +21,16 @@ enum ddp_status ddp_planned_begin_weights(const struct ddp_planned *planned, flo
 /* Do --export and what belongs to it fit each other, and can the directory be written? */
 enum ddp_status ddp_planned_check_llama(const struct ddp_planned *planned);
 
-/* Writes what --export names.
+/* Writes what --export asks for to a path. DDP_ERR_IO for what concerns the place.
  *   frozen  NULL: the frozen parameters are made again, where they are written
  *   tokenizer  whose tokens of beginning and end are named; NULL: there is none */
-enum ddp_status ddp_planned_export(const struct ddp_planned *planned, float *weights, void *frozen,
-                                   const ddp_tokenizer *tokenizer);
+enum ddp_status ddp_planned_export(const struct ddp_planned *planned, const char *path,
+                                   float *weights, void *frozen, const ddp_tokenizer *tokenizer);
 
-/* Is all that is wanted an export of what --load and --adapters name: without data, and no option
- * of training? Does that: merged with the adapters, as another type, cut into other files. */
+/* How many bytes that takes. */
+uint64_t ddp_planned_export_bytes(const struct ddp_planned *planned);
+
+/* Is all that is wanted an export of what --load and --adapters name, without data? Does that: merged with the adapters, as another type, cut into other files. */
 bool ddp_planned_converts(const struct ddp_train_options *options);
 enum ddp_status ddp_planned_convert(const struct ddp_train_options *options, FILE *out);
 

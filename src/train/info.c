@@ -6,6 +6,7 @@
 #include "train/info.h"
 
 #include "core/log.h"
+#include "core/staged_directory.h"
 #include "core/text.h"
 #include "core/write.h"
 #include "ddp_train.h"
@@ -194,6 +195,7 @@ enum ddp_status ddp_train_info(const char *path, FILE *out)
     if (!S_ISDIR(info.st_mode))
         return ddp_fail(DDP_ERR_INVALID,
                         "%s: not a directory: info takes a directory of Hugging Face", path);
+    ddp_staged_directory_recover(path);
     if (ddp_peft_is(path))
         return ddp_fail(DDP_ERR_INVALID,
                         "%s: adapters alone: info takes the directory of their base", path);

@@ -12,6 +12,7 @@
 #include "train/best.h"
 #include "plan/weights.h"
 #include "train/hooks.h"
+#include "train/outputs.h"
 #include "train/predict.h"
 #include "train/summary.h"
 #include "weights/weights.h"
@@ -215,7 +216,12 @@ enum ddp_status ddp_run_step(struct ddp_run *run)
 
 /* --- after the last step ---------------------------------------------------------------------- */
 
-enum ddp_status ddp_run_save(struct ddp_run *run, const char *path)
+static enum ddp_status write_weights(struct ddp_run *run, const char *path)
+{
+    return ddp_train_weights_save(path, run->planned.graph, run->weights);
+}
+
+enum ddp_status ddp_run_save(struct ddp_run *run, const char *path, bool last)
 {
     char shown[DDP_TEXT_SHOWN];
     const bool saves = run->planned.plan.rank == 0;
@@ -227,11 +233,17 @@ enum ddp_status ddp_run_save(struct ddp_run *run, const char *path)
         status = ddp_run_fetch_weights(run, saves);
     if (status != DDP_OK || !saves)
         return status;
-    status = ddp_train_weights_save(path, run->planned.graph, run->weights);
+    status = last ? ddp_run_write(run, path, write_weights) : write_weights(run, path);
     ddp_trace_end("save", begin, NULL, 0);
     if (status == DDP_OK && run->out)
         fprintf(run->out, "saved %s\n", ddp_text_show(shown, path));
     return status;
+}
+
+static enum ddp_status write_exported(struct ddp_run *run, const char *path)
+{
+    return ddp_planned_export(&run->planned, path, run->weights, run->frozen.values,
+                              run->tokenizer);
 }
 
 /* What --export names. */
@@ -242,12 +254,23 @@ static enum ddp_status export(struct ddp_run *run) {
     const int64_t begin = ddp_trace_begin();
     if (writes) ddp_job_report(run->job, "export", run->planned.plan.total_steps);
     enum ddp_status status = ddp_run_fetch_weights(run, writes);
-    if (status == DDP_OK && writes) status = ddp_planned_export(&run->planned, run->weights,
-                                                                run->frozen.values, run->tokenizer);
+    if (status == DDP_OK && writes) status = ddp_run_write(run, path, write_exported);
     ddp_trace_end("export", begin, NULL, 0);
     if (status == DDP_OK && writes && run->out)
         fprintf(run->out, "exported %s\n", ddp_text_show(shown, path));
     return status;
+}
+
+/* What could not be written on rank 0 does not end the job: the others would wait, and a last
+ * checkpoint is all the more welcome. */
+static enum ddp_status write_results(struct ddp_run *run)
+{
+    enum ddp_status saved = DDP_OK, exported = DDP_OK;
+    if (run->planned.options->save)
+        saved = ddp_run_save(run, run->planned.options->save, true);
+    if (saved == DDP_OK || saved == DDP_ERR_IO)
+        exported = export(run);
+    return saved == DDP_OK ? exported : saved;
 }
 
 enum ddp_status ddp_run_end(struct ddp_run *run, enum ddp_status status)
@@ -265,15 +288,16 @@ enum ddp_status ddp_run_end(struct ddp_run *run, enum ddp_status status)
     status = ddp_mode_average(run->mode);
     if (status == DDP_OK)
         status = ddp_run_print_summary(run);
-    if (status == DDP_OK && !stopped && run->planned.options->save)
-        status = ddp_run_save(run, run->planned.options->save);
-    if (status == DDP_OK && !stopped)
-        status = export(run);
+    const enum ddp_status written = status == DDP_OK && !stopped ? write_results(run) : DDP_OK;
+    if (written != DDP_OK && written != DDP_ERR_IO)
+        status = written;
     if (status == DDP_OK && !stopped)
         status = print_weights(run);
     if (status == DDP_OK)
         status = ddp_run_checkpoint_finish(run, stopped);
     if (status == DDP_OK)
         ddp_run_best_print(run);
+    if (status == DDP_OK)
+        status = written;
     return status == DDP_OK && stopped ? DDP_ERR_PREEMPTED : status;
 }

@@ -16,8 +16,9 @@ enum ddp_status ddp_run_print_plan(struct ddp_run *run);
  * DDP_ERR_PREEMPTED: the job is to stop, the checkpoint is begun, and no step was made. */
 enum ddp_status ddp_run_step(struct ddp_run *run);
 
-/* Saves the weights, on rank 0. */
-enum ddp_status ddp_run_save(struct ddp_run *run, const char *path);
+/* Saves the weights, on rank 0.
+ *   last  the training has ended: where they cannot be written they go elsewhere, which is said */
+enum ddp_status ddp_run_save(struct ddp_run *run, const char *path, bool last);
 
 /* What follows the last step: summary and results.
  *   status  of the loop; after a failure nothing is printed or saved

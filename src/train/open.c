@@ -301,6 +301,8 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         status = ddp_planned_lacks_data(&run->planned) ? open_shape(run) : open_data(run);
     if (status == DDP_OK)
         status = ddp_planned_build(&run->planned);
+    if (status == DDP_OK && run->planned.plan.rank == 0 && !options->plan)
+        status = ddp_run_check_room(run, ddp_planned_export_bytes(&run->planned));
     if (status == DDP_OK)
         status = ddp_planned_cut(&run->planned);
     if (status == DDP_OK)

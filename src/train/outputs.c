@@ -7,6 +7,7 @@
 
 #include "core/atomic_file.h"
 #include "core/log.h"
+#include "core/staged_directory.h"
 #include "core/terminal.h"
 #include "core/text.h"
 #include "core/write.h"
@@ -138,5 +139,91 @@ enum ddp_status ddp_train_check_outputs(const struct ddp_train_options *options,
         if (status == DDP_OK && outputs[i].path && outputs[i].kind == AT_END)
             status = check_file(outputs[i].path);
     }
+    return status;
+}
+
+/* --- room ------------------------------------------------------------------------------------- */
+
+static enum ddp_status check_room_of_file(const char *path, uint64_t bytes)
+{
+    ddp_atomic_file *file;
+    enum ddp_status status = ddp_atomic_file_open(&file, path);
+    if (status != DDP_OK)
+        return status;
+    status = ddp_atomic_file_reserve(file, bytes, bytes);
+    ddp_atomic_file_close(file);
+    return status;
+}
+
+static enum ddp_status check_room_of_directory(const char *path, uint64_t bytes, uint64_t largest)
+{
+    ddp_staged_directory *directory;
+    enum ddp_status status = ddp_staged_directory_open(&directory, path, 0);
+    if (status != DDP_OK)
+        return status;
+    status = ddp_staged_directory_reserve(directory, "model.safetensors", bytes, largest);
+    ddp_staged_directory_close(directory);
+    return status;
+}
+
+enum ddp_status ddp_run_check_room(const struct ddp_run *run, uint64_t exported)
+{
+    const struct ddp_train_options *options = run->planned.options;
+    const uint64_t learned = (uint64_t)ddp_graph_element_count(run->planned.graph);
+    enum ddp_status status = DDP_OK;
+    if (options->save)
+        status = check_room_of_file(options->save, learned * sizeof(float));
+    if (status != DDP_OK || !options->export_path)
+        return status;
+    if (run->planned.plan.model != &ddp_model_llama)
+        return check_room_of_file(options->export_path, exported);
+    const uint64_t shard = (uint64_t)options->shard_bytes;
+    return check_room_of_directory(options->export_path, exported,
+                                   shard > 0 && shard < exported ? shard : exported);
+}
+
+/* --- elsewhere -------------------------------------------------------------------------------- */
+
+/* Writes into a new directory in `place`; false: it cannot be written there either. */
+static bool write_in(struct ddp_run *run, const char *place, const char *base,
+                     enum ddp_status (*write)(struct ddp_run *run, const char *path))
+{
+    char *directory = NULL, unsaid[1024];
+    if (asprintf(&directory, "%s/ddprun-XXXXXX", place) < 0)
+        return false;
+    char *path = mkdtemp(directory) ? ddp_path_in(directory, base) : NULL;
+    const struct ddp_log_held before =
+        ddp_log_exchange((struct ddp_log_held){unsaid, sizeof unsaid});
+    const bool written = path && write(run, path) == DDP_OK;
+    ddp_log_exchange(before);
+    if (written)
+        ddp_log(DDP_LOG_WARNING, "what was to be written there is in %s", path);
+    else if (path)
+        rmdir(directory);
+    free(path);
+    free(directory);
+    return written;
+}
+
+enum ddp_status ddp_run_write(struct ddp_run *run, const char *path,
+                              enum ddp_status (*write)(struct ddp_run *run, const char *path))
+{
+    const char *const places[] = {getenv("TMPDIR"), "/var/tmp", "/tmp", getenv("HOME"), "/dev/shm"};
+    enum ddp_status status = write(run, path);
+    if (status != DDP_ERR_IO)
+        return status;
+    char *copy = strdup(path);
+    for (size_t n = copy ? strlen(copy) : 0; n > 1 && copy[n - 1] == '/'; n--)
+        copy[n - 1] = '\0';
+    const char *slash = copy ? strrchr(copy, '/') : NULL, *base = slash ? slash + 1 : copy;
+    const bool named = base && *base && strcmp(base, ".") != 0 && strcmp(base, "..") != 0;
+    bool written = !copy;
+    for (size_t i = 0; !written && i < sizeof places / sizeof places[0]; i++)
+        written = places[i] && *places[i] == '/' &&
+                  write_in(run, places[i], named ? base : "model", write);
+    if (!written)
+        ddp_log(DDP_LOG_WARNING, "what was to be written there could not be written to TMPDIR, "
+                                 "/var/tmp, /tmp, HOME or /dev/shm either");
+    free(copy);
     return status;
 }

@@ -384,7 +384,7 @@ enum ddp_status ddp_train_save(ddp_train *train, const char *path)
     enum ddp_status status = need_all(train, "ddp_train_save");
     if (status == DDP_OK && (!path || !*path))
         return ddp_fail(DDP_ERR_INVALID, "ddp_train_save(): no file is named");
-    return status == DDP_OK ? note(train, ddp_run_save(&train->run, path)) : status;
+    return status == DDP_OK ? note(train, ddp_run_save(&train->run, path, false)) : status;
 }
 
 const struct ddp_train_tensor *ddp_train_tensor(const ddp_train *train, int i)

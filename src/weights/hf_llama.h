@@ -117,11 +117,11 @@ struct ddp_hf_export {
  * DDP_ERR_IO, DDP_ERR_INVALID, DDP_ERR_MEMORY. */
 enum ddp_status ddp_hf_llama_export_check(const struct ddp_hf_export *to);
 
-/* Writes a directory that transformers and others load, all of it or nothing. config.json is the
- * source's, byte for byte but for rope in the forms of both versions, dtype, torch_dtype, and
+/* Writes a directory that transformers and others load, by core/staged_directory. config.json is
+ * the source's, byte for byte but for rope in the forms of both versions, dtype, torch_dtype, and
  * architectures if it names none of ours; or is made from `config`. All other files of the source
- * but weights and subdirectories are copied. A directory that exists is replaced if it is empty or
- * has a config.json: its weights are removed, and its other files stay where the source has none.
+ * but weights and subdirectories are copied. A directory that exists must be empty or have a
+ * config.json: its weights are removed, and its other files stay where the source has none.
  *   config  of the model: the source's must have the same shape
  *   values  of all parameters; not written
  * DDP_ERR_IO, DDP_ERR_FORMAT, DDP_ERR_INVALID (a parameter is missing or has another shape; the

@@ -4,13 +4,12 @@
  * which are converted piece by piece while they are written. */
 #include "config.h"
 
-#include "core/atomic_directory.h"
-#include "core/atomic_file.h"
 #include "core/bf16.h"
 #include "core/input_file.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/staged_directory.h"
 #include "core/text.h"
 #include "core/write.h"
 #include "weights/hf_llama.h"
@@ -40,14 +39,6 @@ static bool is_weights(const char *name)
     return strcmp(name, "adapter_config.json") == 0;
 }
 
-static enum ddp_status write_text(const char *directory, const char *name, const char *text)
-{
-    char *path = ddp_path_in(directory, name);
-    enum ddp_status status = path ? ddp_atomic_file_put(path, text) : DDP_ERR_MEMORY;
-    free(path);
-    return status;
-}
-
 /* --- config and other files ------------------------------------------------------------------- */
 
 static enum ddp_status make_config(char **text, const struct ddp_hf_export *to,
@@ -71,7 +62,7 @@ static enum ddp_status make_config(char **text, const struct ddp_hf_export *to,
     return status;
 }
 
-static enum ddp_status copy_file(const ddp_atomic_directory *directory, const char *source,
+static enum ddp_status copy_file(const ddp_staged_directory *directory, const char *source,
                                  const char *name)
 {
     struct stat info;
@@ -80,7 +71,7 @@ static enum ddp_status copy_file(const ddp_atomic_directory *directory, const ch
     enum ddp_status status = path ? DDP_OK : DDP_ERR_MEMORY;
     const bool copied = path && !(stat(path, &info) == 0 && S_ISDIR(info.st_mode));
     if (copied && directory)
-        status = ddp_atomic_directory_copy(directory, path, name);
+        status = ddp_staged_directory_copy(directory, path, name);
     else if (copied && (status = ddp_input_file_open(&file, path, true)) == DDP_OK)
         ddp_input_file_close(&file);
     free(path);
@@ -88,7 +79,7 @@ static enum ddp_status copy_file(const ddp_atomic_directory *directory, const ch
 }
 
 /*   directory  NULL: only look whether each can be copied */
-static enum ddp_status copy_others(const ddp_atomic_directory *directory, const char *source)
+static enum ddp_status copy_others(const ddp_staged_directory *directory, const char *source)
 {
     enum ddp_status status = DDP_OK;
     DIR *open = opendir(source);
@@ -108,7 +99,7 @@ static enum ddp_status copy_others(const ddp_atomic_directory *directory, const 
 
 struct writing {
     const struct ddp_hf_export *to;
-    const char *directory;
+    const ddp_staged_directory *directory;
     const struct ddp_hf_llama_tensor *kinds;
     size_t count;
     const struct ddp_hf_values *values;
@@ -224,17 +215,20 @@ static void shard_name(char name[64], int shard, int count)
 static enum ddp_status write_shard(struct writing *writing, int shard)
 {
     const struct ddp_safetensors_pair metadata = {"format", "pt"}; /* transformers asks for it */
-    char name[64];
+    ddp_atomic_file *file = NULL;
+    char name[64], *path;
     size_t count = 0;
     while (writing->first + count < writing->count &&
            writing->shards[writing->first + count] == shard)
         count++;
     shard_name(name, shard, writing->shard_count);
-    char *path = ddp_path_in(writing->directory, name);
-    if (!path)
-        return DDP_ERR_MEMORY;
-    enum ddp_status status = ddp_safetensors_write_from(
-        path, put_tensor, writing, writing->tensors + writing->first, count, &metadata, 1);
+    enum ddp_status status = ddp_staged_directory_file(writing->directory, name, &file, &path);
+    if (status == DDP_OK)
+        status = ddp_safetensors_write_file(file, path, put_tensor, writing,
+                                            writing->tensors + writing->first, count, &metadata, 1);
+    if (status == DDP_OK)
+        status = ddp_atomic_file_commit(file);
+    ddp_atomic_file_close(file);
     writing->first += count;
     free(path);
     return status;
@@ -257,7 +251,7 @@ static enum ddp_status write_index(const struct writing *writing)
                              "total_size", bytes, "weight_map", map);
     char *text = root && !failed ? ddp_json_text(root, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
     enum ddp_status status =
-        text ? write_text(writing->directory, "model.safetensors.index.json", text)
+        text ? ddp_staged_directory_put(writing->directory, "model.safetensors.index.json", text)
              : ddp_fail(DDP_ERR_MEMORY, "out of memory");
     free(text);
     json_decref(root);
@@ -286,44 +280,27 @@ static enum ddp_status write_weights(struct writing *writing)
 
 /* --- whole ------------------------------------------------------------------------------------ */
 
-/* What is there must be a model, or nothing: other directories are not filled up. */
-static enum ddp_status check_old(const char *old)
+/* What is there must be a model, or nothing: other directories are not filled up.
+ *   wait_ms  for another writer */
+static enum ddp_status open_target(ddp_staged_directory **directory, const char *path, int wait_ms)
 {
-    bool empty = true, model = false;
-    DIR *open = opendir(old);
-    if (!open)
-        return ddp_fail_path(old, "list");
-    for (struct dirent *entry; (entry = readdir(open));) {
-        empty = empty && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0);
-        model = model || strcmp(entry->d_name, CONFIG) == 0;
-    }
-    closedir(open);
-    if (empty || model)
-        return DDP_OK;
-    return ddp_fail(DDP_ERR_INVALID,
-                    "%s: it has files, but no config.json: not the directory of a model, so it is "
-                    "not replaced; name another, or empty it",
-                    old);
-}
-
-static enum ddp_status open_target(ddp_atomic_directory **directory, const struct ddp_hf_export *to)
-{
-    enum ddp_status status = ddp_atomic_directory_open(directory, to->directory);
-    if (status != DDP_OK)
+    enum ddp_status status = ddp_staged_directory_open(directory, path, wait_ms);
+    if (status != DDP_OK || ddp_staged_directory_is_empty(*directory) ||
+        ddp_staged_directory_has(*directory, CONFIG))
         return status;
-    const char *old = ddp_atomic_directory_old(*directory);
-    status = old ? check_old(old) : DDP_OK;
-    if (status != DDP_OK)
-        ddp_atomic_directory_close(*directory);
-    return status;
+    ddp_staged_directory_close(*directory);
+    return ddp_fail(DDP_ERR_INVALID,
+                    "%s: it has files, but no config.json: it is not the directory of a model, so "
+                    "nothing is written there: name another, or empty it",
+                    path);
 }
 
 enum ddp_status ddp_hf_llama_export_check(const struct ddp_hf_export *to)
 {
-    ddp_atomic_directory *directory;
-    enum ddp_status status = open_target(&directory, to);
+    ddp_staged_directory *directory;
+    enum ddp_status status = open_target(&directory, to->directory, 0);
     if (status == DDP_OK)
-        ddp_atomic_directory_close(directory);
+        ddp_staged_directory_close(directory);
     if (status == DDP_OK && to->source)
         status = copy_others(NULL, to->source);
     return status;
@@ -333,31 +310,31 @@ enum ddp_status ddp_hf_llama_export(const struct ddp_hf_export *to,
                                     const struct ddp_hf_llama *config,
                                     const struct ddp_hf_values *values, size_t count)
 {
-    ddp_atomic_directory *directory;
+    ddp_staged_directory *directory;
     struct ddp_hf_llama_tensor *kinds = NULL;
     struct writing writing = {.to = to, .values = values, .value_count = count};
     char *text = NULL;
     enum ddp_status status = make_config(&text, to, config);
     if (status != DDP_OK)
         return status;
-    status = open_target(&directory, to);
+    status = open_target(&directory, to->directory, DDP_STAGED_WAIT_MS);
     if (status != DDP_OK) {
         free(text);
         return status;
     }
-    writing.directory = ddp_atomic_directory_path(directory);
+    writing.directory = directory;
     if (to->source)
         status = copy_others(directory, to->source);
     if (status == DDP_OK)
-        status = write_text(writing.directory, CONFIG, text);
+        status = ddp_staged_directory_put(directory, CONFIG, text);
     if (status == DDP_OK)
         status = ddp_hf_llama_tensors(config, &kinds, &writing.count);
     writing.kinds = kinds;
     if (status == DDP_OK)
         status = write_weights(&writing);
     if (status == DDP_OK)
-        status = ddp_atomic_directory_commit(directory, is_weights);
-    ddp_atomic_directory_close(directory);
+        status = ddp_staged_directory_commit(directory, is_weights);
+    ddp_staged_directory_close(directory);
     free(kinds);
     free(text);
     return status;

@@ -6,11 +6,10 @@
 
 #include "weights/peft.h"
 
-#include "core/atomic_directory.h"
-#include "core/atomic_file.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/staged_directory.h"
 #include "core/write.h"
 
 #include <dirent.h>
@@ -117,30 +116,28 @@ static json_t *config_of(const struct ddp_lora *lora, const char *base)
                      "use_dora", 0, "use_rslora", (int)lora->rslora);
 }
 
-static enum ddp_status write_config(const char *directory, const struct ddp_lora *lora,
-                                    const char *base)
+static enum ddp_status write_config(const ddp_staged_directory *directory,
+                                    const struct ddp_lora *lora, const char *base)
 {
     json_t *config = config_of(lora, base);
-    char *path = ddp_path_in(directory, CONFIG);
     char *text = config ? ddp_json_text(config, JSON_INDENT(2)) : NULL;
-    enum ddp_status status = !text  ? ddp_fail(DDP_ERR_MEMORY, "out of memory")
-                             : path ? ddp_atomic_file_put(path, text)
-                                    : DDP_ERR_MEMORY;
+    enum ddp_status status = text ? ddp_staged_directory_put(directory, CONFIG, text)
+                                  : ddp_fail(DDP_ERR_MEMORY, "out of memory");
     json_decref(config);
     free(text);
-    free(path);
     return status;
 }
 
-static enum ddp_status write_weights(const char *directory, const struct ddp_hf_values *values,
-                                     size_t count)
+static enum ddp_status write_weights(const ddp_staged_directory *directory,
+                                     const struct ddp_hf_values *values, size_t count)
 {
     static const struct ddp_safetensors_pair format = {"format", "pt"};
     struct ddp_safetensor *tensors = ddp_array_alloc(count, sizeof *tensors);
     char(*names)[128] = ddp_array_alloc(count, sizeof *names);
-    char *path = ddp_path_in(directory, WEIGHTS);
+    ddp_atomic_file *file = NULL;
+    char *path = NULL;
     size_t used = 0;
-    enum ddp_status status = tensors && names && path ? DDP_OK : DDP_ERR_MEMORY;
+    enum ddp_status status = tensors && names ? DDP_OK : DDP_ERR_MEMORY;
     for (size_t i = 0; status == DDP_OK && i < count; i++) {
         if (!ddp_peft_owns(values[i].name))
             continue;
@@ -155,48 +152,58 @@ static enum ddp_status write_weights(const char *directory, const struct ddp_hf_
         used++;
     }
     if (status == DDP_OK)
-        status = ddp_safetensors_write(path, tensors, used, &format, 1);
+        status = ddp_staged_directory_file(directory, WEIGHTS, &file, &path);
+    if (status == DDP_OK)
+        status = ddp_safetensors_write_file(file, path, NULL, NULL, tensors, used, &format, 1);
+    if (status == DDP_OK)
+        status = ddp_atomic_file_commit(file);
+    ddp_atomic_file_close(file);
     free(tensors);
     free(names);
     free(path);
     return status;
 }
 
-static bool is_empty(const char *directory)
+/* Adapters of another config would be taken for those of this one. */
+static bool is_weights(const char *name)
 {
-    DIR *open = opendir(directory);
-    int entries = 0;
-    while (open && readdir(open))
-        entries++;
-    if (open)
-        closedir(open);
-    return entries == 2; /* . and .. */
+    return strcmp(name, WEIGHTS) == 0 || strcmp(name, "adapter_model.bin") == 0;
+}
+
+static enum ddp_status open_target(ddp_staged_directory **directory, const char *path, int wait_ms)
+{
+    enum ddp_status status = ddp_staged_directory_open(directory, path, wait_ms);
+    if (status != DDP_OK || ddp_staged_directory_is_empty(*directory) ||
+        ddp_staged_directory_has(*directory, CONFIG))
+        return status;
+    ddp_staged_directory_close(*directory);
+    return ddp_fail(DDP_ERR_INVALID,
+                    "--export %s: there is something else than adapters in this directory: "
+                    "name another one, or add merge to write the whole model",
+                    path);
 }
 
 enum ddp_status ddp_peft_save_check(const char *directory)
 {
-    ddp_atomic_directory *made = NULL;
-    if (access(directory, F_OK) == 0 && !ddp_peft_is(directory) && !is_empty(directory))
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--export %s: there is something else than adapters in this directory: "
-                        "name another one, or give --merge to write the whole model",
-                        directory);
-    enum ddp_status status = ddp_atomic_directory_open(&made, directory);
-    ddp_atomic_directory_close(made);
+    ddp_staged_directory *made;
+    enum ddp_status status = open_target(&made, directory, 0);
+    if (status == DDP_OK)
+        ddp_staged_directory_close(made);
     return status;
 }
 
 enum ddp_status ddp_peft_save(const char *directory, const struct ddp_lora *lora, const char *base,
                               const struct ddp_hf_values *values, size_t count)
 {
-    ddp_atomic_directory *made = NULL;
-    enum ddp_status status = ddp_atomic_directory_open(&made, directory);
+    ddp_staged_directory *made;
+    enum ddp_status status = open_target(&made, directory, DDP_STAGED_WAIT_MS);
+    if (status != DDP_OK)
+        return status;
+    status = write_config(made, lora, base);
     if (status == DDP_OK)
-        status = write_config(ddp_atomic_directory_path(made), lora, base);
+        status = write_weights(made, values, count);
     if (status == DDP_OK)
-        status = write_weights(ddp_atomic_directory_path(made), values, count);
-    if (status == DDP_OK)
-        status = ddp_atomic_directory_commit(made, NULL);
-    ddp_atomic_directory_close(made);
+        status = ddp_staged_directory_commit(made, is_weights);
+    ddp_staged_directory_close(made);
     return status;
 }

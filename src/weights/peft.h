@@ -42,7 +42,7 @@ enum ddp_status ddp_peft_load(const char *directory, const struct ddp_hf_values 
  * DDP_ERR_INVALID, DDP_ERR_IO. */
 enum ddp_status ddp_peft_save_check(const char *directory);
 
-/* Writes the directory, all of it or nothing, in float32, as PEFT does.
+/* Writes the directory in float32, as PEFT does, by core/staged_directory.
  *   base  of the model, for base_model_name_or_path; NULL: not known */
 enum ddp_status ddp_peft_save(const char *directory, const struct ddp_lora *lora, const char *base,
                               const struct ddp_hf_values *values, size_t count);

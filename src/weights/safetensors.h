@@ -6,7 +6,7 @@
 #ifndef DDP_WEIGHTS_SAFETENSORS_H
 #define DDP_WEIGHTS_SAFETENSORS_H
 
-#include "ddp.h"
+#include "core/atomic_file.h"
 
 #define DDP_SAFETENSORS_MAX_DIMS 8
 
@@ -47,14 +47,16 @@ enum ddp_status ddp_safetensors_write_to(ddp_safetensors_sink *sink, void *arg, 
                                          const struct ddp_safetensors_pair *metadata,
                                          size_t metadata_count);
 
-/* ddp_safetensors_write() of tensors whose values are made while they are written: their data are
- * not read.
+/* ddp_safetensors_write() into a file that is open, without its commit, of tensors whose values may
+ * be made while they are written.
+ *   path    for messages
  *   source  puts all values of tensor `tensor` of the array into the sink, in pieces of any size;
  *           NULL: they are the tensors' data */
 typedef enum ddp_status ddp_safetensors_source(void *arg, size_t tensor, ddp_safetensors_sink *sink,
                                                void *sink_arg);
-enum ddp_status ddp_safetensors_write_from(const char *path, ddp_safetensors_source *source,
-                                           void *source_arg, const struct ddp_safetensor *tensors,
+enum ddp_status ddp_safetensors_write_file(ddp_atomic_file *file, const char *path,
+                                           ddp_safetensors_source *source, void *source_arg,
+                                           const struct ddp_safetensor *tensors,
                                            size_t tensor_count,
                                            const struct ddp_safetensors_pair *metadata,
                                            size_t metadata_count);

@@ -4,7 +4,6 @@
  * own library. */
 #include "config.h"
 
-#include "core/atomic_file.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/memory.h"
@@ -223,22 +222,15 @@ static enum ddp_status to_file(void *arg, const void *data, size_t bytes)
     return ddp_atomic_file_write(arg, data, bytes);
 }
 
-enum ddp_status ddp_safetensors_write_from(const char *path, ddp_safetensors_source *source,
-                                           void *source_arg, const struct ddp_safetensor *tensors,
+enum ddp_status ddp_safetensors_write_file(ddp_atomic_file *file, const char *path,
+                                           ddp_safetensors_source *source, void *source_arg,
+                                           const struct ddp_safetensor *tensors,
                                            size_t tensor_count,
                                            const struct ddp_safetensors_pair *metadata,
                                            size_t metadata_count)
 {
-    ddp_atomic_file *file;
-    enum ddp_status status = ddp_atomic_file_open(&file, path);
-    if (status != DDP_OK)
-        return status;
-    status = write_tensors(to_file, file, source, source_arg, path, tensors, tensor_count, metadata,
-                           metadata_count);
-    if (status == DDP_OK)
-        status = ddp_atomic_file_commit(file);
-    ddp_atomic_file_close(file);
-    return status;
+    return write_tensors(to_file, file, source, source_arg, path, tensors, tensor_count, metadata,
+                         metadata_count);
 }
 
 enum ddp_status ddp_safetensors_write(const char *path, const struct ddp_safetensor *tensors,
@@ -246,6 +238,14 @@ enum ddp_status ddp_safetensors_write(const char *path, const struct ddp_safeten
                                       const struct ddp_safetensors_pair *metadata,
                                       size_t metadata_count)
 {
-    return ddp_safetensors_write_from(path, NULL, NULL, tensors, tensor_count, metadata,
-                                      metadata_count);
+    ddp_atomic_file *file;
+    enum ddp_status status = ddp_atomic_file_open(&file, path);
+    if (status != DDP_OK)
+        return status;
+    status = ddp_safetensors_write_file(file, path, NULL, NULL, tensors, tensor_count, metadata,
+                                        metadata_count);
+    if (status == DDP_OK)
+        status = ddp_atomic_file_commit(file);
+    ddp_atomic_file_close(file);
+    return status;
 }

@@ -3,7 +3,10 @@
  * A preload library that makes calls of the C library fail, for faults.py. In the environment:
  *   CHAOS_FAULT=PROGRAM:CALL:N:HOW:REPEAT
  *       in programs of this name, the N-th CALL fails (from 1) with the error number HOW ("short":
- *       read and write do half of what they were asked for); with REPEAT "on" all later ones too
+ *       read and write do half of what they were asked for; "kill": the program is killed before
+ *       it); with REPEAT "on" all later ones too
+ *   CHAOS_LACKS=CALL,CALL        what the file system does not have: flock, fallocate, tmpfile
+ *                                (files without a name)
  *   CHAOS_FAULT_RANK=R           only where the environment has RANK=R
  *   CHAOS_FAULT_SPARE=NAME,NAME  calls from libraries of these names neither count nor fail
  *   CHAOS_HITS=FILE              gets a line for each process in which the fault occurred
@@ -19,6 +22,7 @@
 #include <link.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -96,7 +100,7 @@ static const char *const names[] = {
     CALLS(NAME) "open", "openat", "read", "pread", "write", "close"};
 #undef NAME
 
-enum { SHORT = -1 };
+enum { SHORT = -1, KILL = -2 };
 
 static struct {
     _Atomic int
@@ -105,6 +109,7 @@ static struct {
     unsigned n;
     bool on;
     const char *hits, *counts;
+    const char *lacks; /* or NULL */
     _Atomic unsigned seen[CALL_COUNT];
     struct range {
         uintptr_t begin, end;
@@ -158,6 +163,7 @@ static int read_environment(void)
                *own = getenv("RANK");
     fault.hits = getenv("CHAOS_HITS");
     fault.counts = getenv("CHAOS_COUNTS");
+    fault.lacks = getenv("CHAOS_LACKS");
     if (getenv("CHAOS_FAULT_SPARE"))
         dl_iterate_phdr(spare, getenv("CHAOS_FAULT_SPARE"));
     if (!text ||
@@ -170,7 +176,7 @@ static int read_environment(void)
     for (int i = 0; i < CALL_COUNT; i++)
         if (strcmp(names[i], call) == 0)
             fault.call = i;
-    fault.how = strcmp(how, "short") == 0 ? SHORT : atoi(how);
+    fault.how = strcmp(how, "short") == 0 ? SHORT : strcmp(how, "kill") == 0 ? KILL : atoi(how);
     fault.on = strcmp(repeat, "on") == 0;
     return 2;
 }
@@ -183,16 +189,28 @@ static bool is_spared(const void *caller)
     return false;
 }
 
+static bool lacks(const char *name)
+{
+    if (fault.state == 0 || !fault.lacks || !strstr(fault.lacks, name))
+        return false;
+    errno = EOPNOTSUPP;
+    return true;
+}
+
 /* Counts a call; whether it is to fail. Then errno is set. */
 static bool due(enum call call, const void *caller)
 {
     if (fault.state == 0 || is_spared(caller))
         return false;
+    if ((call == CALL_flock || call == CALL_fallocate) && lacks(names[call]))
+        return true;
     const unsigned n = atomic_fetch_add(&fault.seen[call], 1) + 1;
     if (fault.state == 1 || (int)call != fault.call || (fault.on ? n < fault.n : n != fault.n))
         return false;
     if (n == fault.n && fault.hits)
         append(fault.hits, "hit\n");
+    if (fault.how == KILL)
+        kill(getpid(), SIGKILL);
     if (fault.how != SHORT)
         errno = fault.how;
     return true;
@@ -232,6 +250,8 @@ EXPORT int open(const char *path, int flags, ...)
 
 EXPORT int openat(int dir, const char *path, int flags, ...)
 {
+    if ((flags & O_TMPFILE) == O_TMPFILE && lacks("tmpfile"))
+        return -1;
     if (due(CALL_openat, __builtin_return_address(0)))
         return -1;
     OPEN(dir, path, flags, fd);

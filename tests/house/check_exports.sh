@@ -42,7 +42,7 @@ synopsis()
          /^\.F[no] / { split(part[1], word, " "); name = word[2]; arguments = "" }
          /^\.F[na] / { for (i = 2; i <= count; i += 2) arguments = arguments "," part[i] }
          /^\.Fn .*\.\.\.$/ { arguments = arguments ",..." }
-         /^\.F[nc]/ { print type "\t" name "(" substr(arguments, 2) ")" }' "$1"
+         /^\.F[nc]/ { print type "\t" name "(" substr(arguments, 2) ")"; type = "" }' "$1"
 }
 for page in "$top"/man/*.3; do
     file=${page##*/}

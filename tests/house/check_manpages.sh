@@ -19,6 +19,8 @@ for page in "$top"/man/*.[1-9]; do
 done
 if command -v mandoc >/dev/null; then
     mandoc -Tlint -Wwarning "$top"/man/*.[1-9] || fail "mandoc finds fault with the pages"
+    # Formulas are set by macros that enclose the rest of their line.
+    mandoc -Tascii "$top/man/trainer.1" | sed 's/.\x08//g' | grep -qF '(s - 1) / (w + s - 1)' || fail "trainer.1: the bubble is another formula"
 else
     not_run "the lint: mandoc is not installed"
 fi

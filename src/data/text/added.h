@@ -6,9 +6,11 @@
 
 #include "ddp.h"
 
+#define DDP_ADDED_MOST 512 /* bytes of a token: a search may compare so many at each position */
+
 struct ddp_added_token {
     char *text;
-    size_t bytes; /* from 1 */
+    size_t bytes; /* from 1 to DDP_ADDED_MOST */
     int32_t id;
     bool special;
 };

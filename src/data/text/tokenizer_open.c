@@ -209,6 +209,11 @@ static enum ddp_status add_added(ddp_tokenizer *t, const char *text, size_t byte
         status = ddp_tokenizer_normalize(t, scratch, &text, &bytes);
     if (status == DDP_OK && (text == scratch[0].at || text == scratch[1].at))
         status = ddp_vocabulary_set_normal(&t->vocabulary, (int32_t)id, text, bytes);
+    if (status == DDP_OK && bytes > DDP_ADDED_MOST)
+        status =
+            ddp_fail(DDP_ERR_UNSUPPORTED,
+                     "%s: the added token \"%.20s...\" has %zu bytes: at most %d are supported",
+                     t->path, text, bytes, DDP_ADDED_MOST);
     if (status == DDP_OK && bytes > 0)
         status = ddp_added_append(normalized ? &t->normal_added : &t->raw_added, text, bytes,
                                   (int32_t)id, special);

@@ -107,8 +107,8 @@ DDP_API void ddp_train_help_short(FILE *out);
  * does. DDP_ERR_INVALID: it is not a directory; DDP_ERR_IO, DDP_ERR_FORMAT, DDP_ERR_MEMORY. */
 DDP_API enum ddp_status ddp_train_info(const char *path, FILE *out);
 
-/* Encodes the text, the directory or the files `in` with the tokenizer that the options name, to the
- * file of tokens `to`, as `trainer tokenize` does. Of several workers rank 0 does it.
+/* Encodes the text or directory of texts `in` with the tokenizer that the options name, to the file
+ * of tokens `to`, as `trainer tokenize` does. Of several workers rank 0 does it.
  *   out  where it prints a line
  * DDP_ERR_INVALID, DDP_ERR_IO, DDP_ERR_FORMAT, DDP_ERR_MEMORY. */
 DDP_API enum ddp_status ddp_train_tokenize(ddp_train *train, const char *in, const char *to,

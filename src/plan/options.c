@@ -555,37 +555,6 @@ const struct ddp_option *ddp_train_option_table(void)
     return table;
 }
 
-bool ddp_train_given(const struct ddp_train_options *options, const char *name)
-{
-    return ddp_options_given(ddp_train_option_table(), &options->given, name);
-}
-
-const char *ddp_train_given_of(const struct ddp_train_options *options, unsigned scope)
-{
-    const struct ddp_option *row =
-        ddp_options_given_of(ddp_train_option_table(), &options->given, scope);
-    return row ? row->name : NULL;
-}
-
-const union ddp_model_own *ddp_train_model_own(const struct ddp_train_options *options)
-{
-    int i = 0;
-    while (ddp_model_at(i) && ddp_model_at(i) != options->model)
-        i++;
-    return &options->models[options->custom ? DDP_MODELS - 1 : i];
-}
-
-bool ddp_train_options_accept_stop(const struct ddp_train_options *options)
-{
-    return options->checkpoint && !options->generate && !options->plan &&
-           !ddp_train_evaluates_only(options);
-}
-
-bool ddp_train_evaluates_only(const struct ddp_train_options *options)
-{
-    return options->eval_only || options->predict;
-}
-
 void ddp_train_options_default(struct ddp_train_options *options)
 {
     *options = (struct ddp_train_options){

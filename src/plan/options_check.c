@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Options that are valid each by itself: some exclude or need each other and are refused, others
- * have no effect together. See options.h. */
+ * What was given of the options, and what does not go together of those that are valid each by
+ * itself: some exclude or need each other and are refused, others have no effect. See options.h. */
 #include "config.h"
 
 #include "plan/options.h"
@@ -10,6 +10,39 @@
 
 #include <inttypes.h>
 #include <string.h>
+
+/* --- what was given --------------------------------------------------------------------------- */
+
+bool ddp_train_given(const struct ddp_train_options *options, const char *name)
+{
+    return ddp_options_given(ddp_train_option_table(), &options->given, name);
+}
+
+const char *ddp_train_given_of(const struct ddp_train_options *options, unsigned scope)
+{
+    const struct ddp_option *row =
+        ddp_options_given_of(ddp_train_option_table(), &options->given, scope);
+    return row ? row->name : NULL;
+}
+
+const union ddp_model_own *ddp_train_model_own(const struct ddp_train_options *options)
+{
+    int i = 0;
+    while (ddp_model_at(i) && ddp_model_at(i) != options->model)
+        i++;
+    return &options->models[options->custom ? DDP_MODELS - 1 : i];
+}
+
+bool ddp_train_options_accept_stop(const struct ddp_train_options *options)
+{
+    return options->checkpoint && !options->generate && !options->plan &&
+           !ddp_train_evaluates_only(options);
+}
+
+bool ddp_train_evaluates_only(const struct ddp_train_options *options)
+{
+    return options->eval_only || options->predict;
+}
 
 /* --- one task or the other -------------------------------------------------------------------- */
 

@@ -30,7 +30,8 @@ enum ddp_status ddp_planned_export(const struct ddp_planned *planned, const char
 /* How many bytes that takes. */
 uint64_t ddp_planned_export_bytes(const struct ddp_planned *planned);
 
-/* Is all that is wanted an export of what --load and --adapters name, without data? Does that: merged with the adapters, as another type, cut into other files. */
+/* Is all that is wanted an export of what --load and --adapters name, without data? Does that:
+ * merged with the adapters, as another type, cut into other files. */
 bool ddp_planned_converts(const struct ddp_train_options *options);
 enum ddp_status ddp_planned_convert(const struct ddp_train_options *options, FILE *out);
 

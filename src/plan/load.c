@@ -11,7 +11,6 @@
 #include "core/text.h"
 #include "core/write.h"
 #include "data/data_names.h"
-#include "model/gpt2.h"
 #include "model/llama.h"
 #include "weights/weights.h"
 
@@ -150,13 +149,13 @@ static enum ddp_status read_adapters(struct ddp_load *load, bool tell)
         return ddp_peft_read(&load->peft, load->adapters, load->hf.shape.layers);
     if (status == DDP_OK)
         status = ddp_train_weights_model(load->saved, &model, &config);
-    if (status == DDP_OK && (model != &ddp_model_llama || ddp_llama_in(&config)->lora.rank == 0))
+    if (status == DDP_OK && (!model || ddp_model_adapters(model, &config) == 0))
         status = ddp_fail(DDP_ERR_INVALID,
                           "--adapters: %s does not say that it holds adapters: name a directory "
                           "of PEFT, or a checkpoint or file that a run with --lora wrote",
                           load->saved);
     if (status == DDP_OK)
-        load->peft.lora = ddp_llama_in(&config)->lora;
+        load->peft.lora = *model->lora(&config.own);
     return status;
 }
 
@@ -196,8 +195,8 @@ enum ddp_status ddp_load_open(struct ddp_load *load, const struct ddp_train_opti
         status = open_llama(load, options->config, tell);
     else if (status == DDP_OK && load->file && !options->custom)
         status = ddp_train_weights_model(load->file, &load->model, &load->config);
-    if (status == DDP_OK && load->file && !load->directory && load->model == &ddp_model_llama &&
-        ddp_llama_in(&load->config)->lora.rank > 0)
+    if (status == DDP_OK && load->file && !load->directory && load->model &&
+        ddp_model_adapters(load->model, &load->config) > 0)
         return ddp_fail(DDP_ERR_INVALID,
                         "%s: adapters without their base: name it, with --load BASE --adapters %s",
                         load->file, load->file);
@@ -270,17 +269,11 @@ static enum ddp_status check_size(const struct ddp_load *load,
     memset(&named.own, 0, sizeof named.own);
     named.described = false;
     named.size = options->size;
-    /* What a size may leave open. */
-    if (load->model == &ddp_model_gpt2)
-        ddp_gpt2_of(&named.own)->context = ddp_gpt2_in(&load->config)->context;
-    named.dims[0] = load->model == &ddp_model_llama ? 1 : named.dims[0];
+    if (load->model->leave_open)
+        load->model->leave_open(&named, &load->config, false);
     enum ddp_status status = ddp_model_configure(load->model, &named);
-    if (load->model == &ddp_model_llama) {
-        struct ddp_llama *llama = ddp_llama_of(&named.own);
-        const struct ddp_llama *loaded = ddp_llama_in(&load->config);
-        llama->lora = loaded->lora;
-        llama->context = llama->context > 1 ? llama->context : loaded->context;
-    }
+    if (load->model->leave_open)
+        load->model->leave_open(&named, &load->config, true);
     for (const struct ddp_model_field *field = load->model->fields;
          status == DDP_OK && field && field->name; field++) {
         const bool guess = !load->config.described && strcmp(field->name, "heads") == 0;
@@ -311,7 +304,7 @@ enum ddp_status ddp_load_choose_model(const struct ddp_load *load,
                         "--lora contradicts the adapters %s, which are of a shape of their own: "
                         "leave --lora out",
                         load->adapters);
-    if (ddp_train_given(options, "lora") && load->model == &ddp_model_llama && load->file &&
+    if (ddp_train_given(options, "lora") && load->model && load->model->lora && load->file &&
         !load->directory)
         return ddp_fail(DDP_ERR_INVALID,
                         "--lora: %s is a file of weights, and adapters begin on a directory of "
@@ -322,11 +315,11 @@ enum ddp_status ddp_load_choose_model(const struct ddp_load *load,
         return ddp_fail(DDP_ERR_INVALID, "--frozen-dtype: nothing is frozen: it goes with --lora "
                                          "or --adapters");
     if (!ddp_train_given(options, "model"))
-        options->model = load->model       ? load->model
-                         : options->config ? &ddp_model_gpt2
-                         : ddp_dataset_holds_tokens(options->dataset, options->data)
-                             ? &ddp_model_gpt2
-                             : &ddp_model_mlp;
+        options->model =
+            load->model
+                ? load->model
+                : ddp_model_default(options->config ||
+                                    ddp_dataset_holds_tokens(options->dataset, options->data));
     if (!load->model)
         return DDP_OK;
     if (options->model != load->model)
@@ -385,40 +378,23 @@ enum ddp_status ddp_load_apply(const struct ddp_load *load, const struct ddp_tra
 {
     char wanted[160], has[160];
     bool same = true;
-    if (!load->model) {
-        if (options->model == &ddp_model_llama)
-            ddp_llama_of(&config->own)->lora.frozen_bf16 =
-                options->frozen_dtype == DDP_TRAIN_FILE_BF16;
+    const struct ddp_model *model = load->model ? load->model : options->model;
+    const bool kept = options->frozen_dtype == DDP_TRAIN_AS_LOADED && load->hf.dtype &&
+                      strcmp(load->hf.dtype, "BF16") == 0;
+    config->described = load->model && !options->size;
+    if (load->model && model->take)
+        model->take(config, &load->config, options->config || ddp_train_given(options, "dropout"),
+                    ddp_train_given(options, "lora"));
+    if (model->lora && (!load->model || load->hf.vocabulary > 0))
+        model->lora(&config->own)->frozen_bf16 =
+            options->frozen_dtype == DDP_TRAIN_FILE_BF16 || kept;
+    if (!load->model || model->take)
         return DDP_OK;
-    }
-    if (load->model == &ddp_model_gpt2) {
-        const struct ddp_gpt2 *loaded = ddp_gpt2_in(&load->config);
-        struct ddp_gpt2 *gpt2 = ddp_gpt2_of(&config->own);
-        ddp_gpt2_fill(gpt2, loaded);
-        if (!options->config && !ddp_train_given(options, "dropout"))
-            gpt2->dropout = loaded->dropout;
-        config->described = !options->size;
-        return DDP_OK;
-    }
-    if (load->model == &ddp_model_llama) {
-        const struct ddp_lora lora = ddp_llama_in(config)->lora;
-        struct ddp_llama *llama = ddp_llama_of(&config->own);
-        *llama = *ddp_llama_in(&load->config);
-        if (ddp_train_given(options, "lora"))
-            llama->lora = lora;
-        if (load->hf.vocabulary > 0)
-            llama->lora.frozen_bf16 = options->frozen_dtype == DDP_TRAIN_FILE_BF16 ||
-                                      (options->frozen_dtype == DDP_TRAIN_AS_LOADED &&
-                                       load->hf.dtype && strcmp(load->hf.dtype, "BF16") == 0);
-        config->described = true;
-        return DDP_OK;
-    }
     config->own = load->config.own;
-    config->described = !options->size;
     struct ddp_model_config filled = *config;
-    enum ddp_status status = ddp_model_configure(load->model, &filled);
+    enum ddp_status status = ddp_model_configure(model, &filled);
     if (status == DDP_OK)
-        status = compare(load->model, load->config, filled, &same);
+        status = compare(model, load->config, filled, &same);
     if (status != DDP_OK || same)
         return status;
     print_samples(config, has);

@@ -7,7 +7,6 @@
 
 #include "core/log.h"
 #include "core/memory.h"
-#include "model/gpt2.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -29,11 +28,11 @@ enum ddp_status ddp_planned_check_fit(const struct ddp_planned *planned)
                         options->load ? ""
                         : tokens      ? ": use --model gpt2"
                                       : ": use --model mlp, or cnn or resnet for images");
-    if (model == &ddp_model_gpt2 && info->dim_count == 2)
+    if (model->context && !model->borders && info->dim_count == 2)
         return ddp_fail(DDP_ERR_INVALID,
-                        "%s has prompts or chats, whose borders the model gpt2 does not know: use "
+                        "%s has prompts or chats, whose borders the model %s does not know: use "
                         "--model llama, or lines with a \"text\"",
-                        where);
+                        where, model->name);
     if (!options->custom && info->float_labels)
         return ddp_fail(DDP_ERR_INVALID,
                         "the model %s learns classes, and %s has numbers for labels: give a model "

@@ -86,8 +86,8 @@ int64_t ddp_planned_model_classes(const struct ddp_planned *planned)
         return planned->hf_config.shape.vocabulary;
     if (planned->load.model)
         return planned->load.config.classes;
-    return planned->plan.model == &ddp_model_llama ? ddp_llama_vocabulary(planned->options->size)
-                                                   : 0;
+    return planned->plan.model->vocabulary ? planned->plan.model->vocabulary(planned->options->size)
+                                           : 0;
 }
 
 int64_t ddp_planned_sequence_length(const struct ddp_planned *planned)

@@ -94,7 +94,8 @@ enum ddp_status ddp_planned_begin_weights(const struct ddp_planned *planned, flo
 
 static bool writes_adapters(const struct ddp_planned *planned)
 {
-    return ddp_llama_in(&planned->model_config)->lora.rank > 0 && !planned->options->merge;
+    return ddp_model_adapters(planned->plan.model, &planned->model_config) > 0 &&
+           !planned->options->merge;
 }
 
 static struct ddp_hf_export export_of(const struct ddp_planned *planned, const char *path)
@@ -254,10 +255,10 @@ enum ddp_status ddp_planned_export(const struct ddp_planned *planned, const char
 uint64_t ddp_planned_export_bytes(const struct ddp_planned *planned)
 {
     const ddp_graph *graph = planned->graph;
-    const bool adapters = planned->plan.model == &ddp_model_llama && writes_adapters(planned);
-    const bool merged = planned->plan.model == &ddp_model_llama && !adapters &&
-                        ddp_llama_in(&planned->model_config)->lora.rank > 0;
-    const bool halves = planned->plan.model == &ddp_model_llama
+    const bool adapters = writes_adapters(planned);
+    const bool merged =
+        !adapters && ddp_model_adapters(planned->plan.model, &planned->model_config) > 0;
+    const bool halves = planned->plan.model->exports_directory
                             ? !adapters && export_of(planned, NULL).dtype == DDP_BF16
                             : planned->options->export_format == DDP_EXPORT_LLMC_BF16;
     int64_t count = merged ? 0 : ddp_graph_element_count(graph);

@@ -12,7 +12,6 @@
 #include "core/parse.h"
 #include "core/terminal.h"
 #include "core/text.h"
-#include "model/gpt2.h"
 #include "train/hooks.h"
 
 #include <inttypes.h>
@@ -134,8 +133,7 @@ static void collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts
     facts->count = 0;
     ddp_checkpoint_fact_add(facts, "model", "%s", ddp_graph_description(run->planned.graph));
     add_number(facts, "dropout",
-               plan->model == &ddp_model_gpt2 ? ddp_gpt2_in(&run->planned.model_config)->dropout
-                                              : 0);
+               plan->model->dropout ? plan->model->dropout(&run->planned.model_config) : 0);
     add_flag(facts, "bf16", run->planned.model_config.compute == DDP_BF16);
     ddp_checkpoint_fact_add(facts, "parameters", "%" PRId64,
                             ddp_graph_element_count(run->planned.graph));

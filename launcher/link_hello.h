@@ -5,7 +5,7 @@
  *   node -> node 0   HELLO with a random number
  *   node 0 -> node   HELLO with another
  *   node -> node 0   PROOF over both
- *   node 0 -> node   PROOF over both
+ *   node 0 -> node   PROOF over both; from here on frames are sealed
  *   node -> node 0   JOIN
  *   node 0 -> node   NAMES, WELCOME, when all have come
  *
@@ -18,6 +18,8 @@
 /* The roles in a proof. */
 #define ROLE_NODE0 "ddprun link, node 0"
 #define ROLE_NODE  "ddprun link, node"
+#define SEAL_NODE0 "ddprun link, what node 0 sends"
+#define SEAL_NODE  "ddprun link, what a node sends"
 
 /* What both sides have said. */
 struct said {

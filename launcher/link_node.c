@@ -186,8 +186,11 @@ static enum ddp_status prove(struct trying *t, struct connection *connection)
     if (frame.kind != FRAME_PROOF)
         return refused(t);
     if (said.node0.method == said.node.method &&
-        proof_check(proof, ROLE_NODE0, &said, sizeof said, frame.data, frame.bytes, why))
+        proof_check(proof, ROLE_NODE0, &said, sizeof said, frame.data, frame.bytes, why)) {
+        proof_seal_begin(&connection->in_seal, proof, SEAL_NODE0, &said, sizeof said);
+        proof_seal_begin(&connection->out_seal, proof, SEAL_NODE, &said, sizeof said);
         return DDP_OK;
+    }
     return ddp_fail(DDP_ERR_MISMATCH, "what answers at %s is not node 0 of this job: %s", t->shown,
                     why);
 }
@@ -342,7 +345,7 @@ static enum ddp_status hear_node0(struct trying *t, int *names)
             return status;
     }
     if (result != FRAME_NONE)
-        peer_lose(t->link, node0, "it sends what no ddprun sends");
+        peer_lose(t->link, node0, LINK_DAMAGED);
     return DDP_ERR_TIMEOUT;
 }
 

@@ -71,4 +71,22 @@ enum ddp_status proof_make(const struct proof *proof, const char *role, const vo
 bool proof_check(const struct proof *proof, const char *role, const void *said, size_t said_bytes,
                  const unsigned char *given, size_t given_bytes, char why[static PROOF_WHY]);
 
+/* For what follows on a connection: a key that both sides make of what they have said, and a seal of
+ * each frame and its number with it, in which any change shows. Where there is no common secret (MUNGE,
+ * PROOF_NONE) it shows damage only, no forgery. */
+#define PROOF_SEAL_BYTES 16
+
+struct proof_seal {
+    bool on;
+    unsigned char key[32];
+    uint64_t number; /* of the next frame */
+};
+
+void proof_seal_begin(struct proof_seal *seal, const struct proof *proof, const char *role,
+                      const void *said, size_t said_bytes);
+
+/* Of the next frame. */
+void proof_seal_make(struct proof_seal *seal, const void *frame, size_t bytes,
+                     unsigned char out[PROOF_SEAL_BYTES]);
+
 #endif

@@ -116,6 +116,14 @@ static void act_prove(struct actor *actor, const struct said *said, const char *
     connection_put(&actor->connection, FRAME_PROOF, actor->proof_bytes, actor->proof_count);
 }
 
+/* Both sides have proved themselves. */
+static void act_seal(struct actor *actor, const char *own, const char *others)
+{
+    const struct said *said = &actor->said;
+    proof_seal_begin(&actor->connection.out_seal, &actor->proof, own, said, sizeof *said);
+    proof_seal_begin(&actor->connection.in_seal, &actor->proof, others, said, sizeof *said);
+}
+
 static void make_actor(struct actor *actor, int node)
 {
     *actor = (struct actor){.setup = nodes[1].setup, .proof = {.method = PROOF_KEY}};
@@ -154,6 +162,7 @@ START_TEST(other_versions)
     act_prove(&actor, &actor.said, ROLE_NODE);
     ck_assert(act_hear(&actor, &frame));
     ck_assert_uint_eq(frame.kind, FRAME_PROOF);
+    act_seal(&actor, SEAL_NODE, SEAL_NODE0);
     actor.connection.phase = PHASE_WAITING;
     connection_put(&actor.connection, FRAME_JOIN, &join, sizeof join);
     ck_assert(act_hear(&actor, &frame));
@@ -279,11 +288,12 @@ START_TEST(nonsense_of_node_0)
     start_node(1);
     act_node0(&actor, fd, &frame);
     act_prove(&actor, &actor.said, ROLE_NODE0);
+    act_seal(&actor, SEAL_NODE0, SEAL_NODE);
     actor.connection.phase = PHASE_JOIN;
     ck_assert(act_hear(&actor, &frame));
     connection_put(&actor.connection, FRAME_PING, &status, sizeof status);
     pthread_join(nodes[1].thread, NULL);
-    expect_error(1, DDP_ERR_IO, "node 0 (?) is lost: it sends what no ddprun sends");
+    expect_error(1, DDP_ERR_IO, "node 0 (?) is lost: what it sends arrives damaged");
     end_actor(&actor);
     close(fd);
 }
@@ -300,6 +310,7 @@ static void act_join(struct actor *actor, struct frame *frame, uint32_t workers,
     act_hello(actor, &hello, frame);
     act_prove(actor, &actor->said, ROLE_NODE);
     ck_assert(act_hear(actor, frame));
+    act_seal(actor, SEAL_NODE, SEAL_NODE0);
     actor->connection.phase = PHASE_WAITING;
     usleep((useconds_t)pause_ms * 1000);
     connection_put(&actor->connection, FRAME_JOIN, &join, sizeof join);
@@ -357,8 +368,68 @@ START_TEST(nonsense_of_a_node)
     struct connection *connection = &nodes[1].link->peers[0].connection;
     ck_assert_int_eq(send(connection->fd, &headers[_i], sizeof headers[_i], 0), sizeof headers[_i]);
     expect_kind(nodes[0].link, &message, LINK_LOST);
-    ck_assert_str_eq(message.data, "node 1 (host1) is lost: it sends what no ddprun sends");
+    ck_assert_str_eq(message.data, "node 1 (host1) is lost: what it sends arrives damaged");
     ck_assert(!wait_message(nodes[0].link, &message, 20));
+    close_nodes(2);
+}
+END_TEST
+
+/* The bytes of a frame that node 1 sends to node 0, which does not get them. */
+static size_t take_frame(unsigned char *out, size_t size, enum link_kind kind, const void *message,
+                         size_t bytes)
+{
+    struct connection *connection = &nodes[1].link->peers[0].connection;
+    const int fd = connection->fd;
+    int ends[2];
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    connection->fd = ends[0];
+    link_send(nodes[1].link, 1, kind, message, bytes);
+    connection->fd = fd;
+    close(ends[0]);
+    const ssize_t taken = read(ends[1], out, size);
+    ck_assert_int_gt(taken, 0);
+    close(ends[1]);
+    return (size_t)taken;
+}
+
+/* What somebody between the nodes, or a broken machine, does to frames: the node is lost, and nothing
+ * that has changed reaches the owner. */
+START_TEST(damage_on_the_way)
+{
+    enum { FLIP_LENGTH, FLIP_KIND, FLIP_NUMBER, FLIP_DATA, FLIP_SEAL, CUT, INSERT, DROP, REPEAT, SWAP };
+    static const size_t flipped[] = {0, 4, 8, 30, 60};
+    unsigned char one[256], two[256];
+    struct link_message message;
+    const struct link_posted posted = {.number = 3, .data = "an address of 43 bytes, its 0 counted, yes"};
+    const struct link_step step = {.number = 2};
+    make_nodes(2);
+    nodes[0].setup.lost_seconds = nodes[1].setup.lost_seconds = 2; /* of signs of life, too */
+    join_all(2);
+    const size_t posted_bytes = offsetof(struct link_posted, data) + 43;
+    const size_t ones = take_frame(one, sizeof one, LINK_POSTED, &posted, posted_bytes);
+    const size_t twos = take_frame(two, sizeof two, LINK_STOP, &step, sizeof step);
+    ck_assert_uint_eq(ones, sizeof(struct frame_header) + posted_bytes + PROOF_SEAL_BYTES);
+    const int fd = nodes[1].link->peers[0].connection.fd;
+    if (_i <= FLIP_SEAL)
+        one[flipped[_i]] ^= 1;
+    if (_i == SWAP || _i == DROP)
+        ck_assert_int_eq(send(fd, two, twos, 0), (ssize_t)twos);
+    if (_i == INSERT)
+        ck_assert_int_eq(send(fd, "", 1, 0), 1);
+    if (_i != DROP)
+        ck_assert_int_eq(send(fd, one, _i == CUT ? 20 : ones, 0), _i == CUT ? 20 : (ssize_t)ones);
+    if (_i == REPEAT) {
+        expect_kind(nodes[0].link, &message, LINK_POSTED);
+        ck_assert_int_eq(send(fd, one, ones, 0), (ssize_t)ones);
+    }
+    if (_i < DROP)
+        ck_assert_int_eq(send(fd, two, twos, 0), (ssize_t)twos);
+    do { /* the length may have become that of what follows: signs of life */
+        wait_message(nodes[1].link, &message, 10);
+        memset(&message, 0, sizeof message);
+    } while (!wait_message(nodes[0].link, &message, 10));
+    ck_assert_int_eq(message.kind, LINK_LOST);
+    ck_assert_str_eq(message.data, "node 1 (host1) is lost: what it sends arrives damaged");
     close_nodes(2);
 }
 END_TEST
@@ -376,5 +447,6 @@ Suite *test_suite(void)
     tcase_add_test(tc, a_refused_node_may_ping);
     tcase_add_test(tc, a_node_that_comes_with_the_deadline);
     tcase_add_loop_test(tc, nonsense_of_a_node, 0, 3);
+    tcase_add_loop_test(tc, damage_on_the_way, 0, 10);
     return suite;
 }

@@ -197,15 +197,14 @@ static void heard_proof(struct joining *j, struct stranger *stranger, const stru
 {
     char why[PROOF_WHY];
     const struct proof *proof = j->setup->proof;
-    const struct said *said = &stranger->said;
+    struct said *said = &stranger->said;
     struct connection *connection = &stranger->connection;
-    if (!proof_check(proof, ROLE_NODE, said, sizeof *said, frame->data, frame->bytes, why)) {
+    if (!hello_check_proof(proof, said, false, frame, why)) {
         refuse(j, stranger, REFUSED_PROOF, "%s", why);
-    } else if (hello_send_proof(connection, proof, said, ROLE_NODE0) != DDP_OK) {
+    } else if (hello_send_proof(connection, proof, said, true) != DDP_OK) {
         forget(j, stranger);
     } else {
-        proof_seal_begin(&connection->in_seal, proof, SEAL_NODE, said, sizeof *said);
-        proof_seal_begin(&connection->out_seal, proof, SEAL_NODE0, said, sizeof *said);
+        hello_seal(connection, proof, said, true);
         connection->phase = PHASE_JOIN;
     }
 }

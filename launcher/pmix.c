@@ -116,10 +116,11 @@ static enum ddp_status limited(pmix_status_t (*call)(void), double seconds, int 
     else
         pthread_detach(thread);
     if (status == DDP_ERR_TIMEOUT)
-        return fail(status,
-                    "PMIx: cannot %s: the scheduler's server on this node has not answered for %g s "
-                    "(--node-timeout): is its daemon stopped?",
-                    doing, seconds);
+        return fail(
+            status,
+            "PMIx: cannot %s: the scheduler's server on this node has not answered for %g s "
+            "(--node-timeout): is its daemon stopped?",
+            doing, seconds);
     return status;
 }
 

@@ -175,12 +175,12 @@ void proof_close(struct proof *proof)
     proof->munge = NULL;
 }
 
-/* What a proof is made over. Returns its length. */
+/* What a credential is made over, with room for a secret behind it. Returns its length. */
 static size_t payload(unsigned char out[SAID_MAX], const char *role, const void *said,
                       size_t said_bytes)
 {
     const size_t role_bytes = strlen(role) + 1;
-    assert(role_bytes + said_bytes <= SAID_MAX);
+    assert(role_bytes + said_bytes + PROOF_SECRET_BYTES <= SAID_MAX);
     memcpy(out, role, role_bytes);
     memcpy(out + role_bytes, said, said_bytes);
     return role_bytes + said_bytes;
@@ -211,14 +211,23 @@ static void make_own(const struct proof *proof, const char *role, const void *sa
 }
 
 enum ddp_status proof_make(const struct proof *proof, const char *role, const void *said,
-                           size_t said_bytes, unsigned char out[PROOF_MAX], size_t *bytes)
+                           size_t said_bytes, unsigned char out[PROOF_MAX], size_t *bytes,
+                           unsigned char secret[PROOF_SECRET_BYTES])
 {
     unsigned char data[SAID_MAX];
     char why[PROOF_WHY];
     *bytes = 0;
+    memset(secret, 0, PROOF_SECRET_BYTES);
     if (proof->method == PROOF_MUNGE) {
         const size_t length = payload(data, role, said, said_bytes);
-        if (!munge_make(proof->munge, data, length, (char *)out, PROOF_MAX, why, sizeof why))
+        enum ddp_status status = proof_random(secret, PROOF_SECRET_BYTES);
+        if (status != DDP_OK)
+            return status;
+        memcpy(data + length, secret, PROOF_SECRET_BYTES);
+        const bool made = munge_make(proof->munge, data, length + PROOF_SECRET_BYTES, (char *)out,
+                                     PROOF_MAX, why, sizeof why);
+        explicit_bzero(data, sizeof data);
+        if (!made)
             return ddp_fail(DDP_ERR_SYSTEM, "cannot make a credential for the other nodes: %s",
                             why);
         *bytes = strlen((const char *)out) + 1;
@@ -230,15 +239,18 @@ enum ddp_status proof_make(const struct proof *proof, const char *role, const vo
 }
 
 bool proof_check(const struct proof *proof, const char *role, const void *said, size_t said_bytes,
-                 const unsigned char *given, size_t given_bytes, char why[static PROOF_WHY])
+                 const unsigned char *given, size_t given_bytes,
+                 unsigned char secret[PROOF_SECRET_BYTES], char why[static PROOF_WHY])
 {
     unsigned char data[SAID_MAX], own[SHA256_DIGEST_SIZE];
+    memset(secret, 0, PROOF_SECRET_BYTES);
     if (proof->method == PROOF_NONE)
         return true;
     if (proof->method == PROOF_MUNGE) {
         const size_t length = payload(data, role, said, said_bytes);
         if (given_bytes > 0 && given[given_bytes - 1] == 0)
-            return munge_check(proof->munge, (const char *)given, data, length, why, PROOF_WHY);
+            return munge_check(proof->munge, (const char *)given, data, length, secret,
+                               PROOF_SECRET_BYTES, why, PROOF_WHY);
         snprintf(why, PROOF_WHY, "what it sent is no MUNGE credential");
         return false;
     }

@@ -8,6 +8,8 @@
 #include "tests/link_nodes.h"
 #include "tests/messages.h"
 
+#include <fcntl.h>
+
 static int stranger(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
@@ -110,18 +112,11 @@ static void act_hello(struct actor *actor, struct hello *hello, struct frame *fr
 
 static void act_prove(struct actor *actor, const struct said *said, const char *role)
 {
-    ck_assert_int_eq(proof_make(&actor->proof, role, said, sizeof *said, actor->proof_bytes,
-                                &actor->proof_count),
+    unsigned char secret[PROOF_SECRET_BYTES];
+    ck_assert_int_eq(proof_make(&actor->proof, role, said, SAID_OPENLY, actor->proof_bytes,
+                                &actor->proof_count, secret),
                      DDP_OK);
     connection_put(&actor->connection, FRAME_PROOF, actor->proof_bytes, actor->proof_count);
-}
-
-/* Both sides have proved themselves. */
-static void act_seal(struct actor *actor, const char *own, const char *others)
-{
-    const struct said *said = &actor->said;
-    proof_seal_begin(&actor->connection.out_seal, &actor->proof, own, said, sizeof *said);
-    proof_seal_begin(&actor->connection.in_seal, &actor->proof, others, said, sizeof *said);
 }
 
 static void make_actor(struct actor *actor, int node)
@@ -162,7 +157,7 @@ START_TEST(other_versions)
     act_prove(&actor, &actor.said, ROLE_NODE);
     ck_assert(act_hear(&actor, &frame));
     ck_assert_uint_eq(frame.kind, FRAME_PROOF);
-    act_seal(&actor, SEAL_NODE, SEAL_NODE0);
+    hello_seal(&actor.connection, &actor.proof, &actor.said, false);
     actor.connection.phase = PHASE_WAITING;
     connection_put(&actor.connection, FRAME_JOIN, &join, sizeof join);
     ck_assert(act_hear(&actor, &frame));
@@ -276,6 +271,82 @@ START_TEST(a_false_node_0_that_ends_the_job)
 }
 END_TEST
 
+/* What comes first to a port that the number of a Slurm job tells everybody. */
+enum { OTHER_PROTOCOL, OTHER_METHOD, FALSE_PROOF, REFUSAL, TALK, DRIP, IMPOSTORS };
+
+static struct impostor {
+    int fd, kind;
+} impostor;
+
+static void pose(struct connection *connection)
+{
+    const struct refusal refusal = {impostor.kind == OTHER_METHOD ? REFUSED_METHOD : REFUSED_PROOF,
+                                    PROOF_NONE, ""};
+    const unsigned char proof[32] = {0};
+    char waste[4096];
+    struct hello hello;
+    hello_make(&hello, &nodes[0].setup);
+    hello.protocol += impostor.kind == OTHER_PROTOCOL;
+    if (impostor.kind == DRIP) {
+        const struct frame_header header = {sizeof hello, FRAME_HELLO};
+        send(connection->fd, &header, sizeof header, MSG_NOSIGNAL);
+        while (send(connection->fd, "d", 1, MSG_NOSIGNAL) == 1)
+            usleep(200000);
+        return;
+    }
+    if (impostor.kind == TALK)
+        send(connection->fd, "220 mail.example.org", 20, MSG_NOSIGNAL);
+    else
+        connection_put(connection, FRAME_HELLO, &hello, sizeof hello);
+    if (impostor.kind == FALSE_PROOF)
+        connection_put(connection, FRAME_PROOF, proof, sizeof proof);
+    if (impostor.kind == OTHER_METHOD || impostor.kind == REFUSAL)
+        connection_put(connection, FRAME_REFUSED, &refusal, sizeof refusal);
+    fcntl(connection->fd, F_SETFL, 0);
+    while (recv(connection->fd, waste, sizeof waste, 0) > 0)
+        continue;
+}
+
+static void *act_impostor(void *unused)
+{
+    struct connection connection;
+    int fd;
+    while ((fd = accept(impostor.fd, NULL, NULL)) >= 0) {
+        connection_open(&connection, fd, PHASE_HELLO);
+        pose(&connection);
+        connection_close(&connection);
+    }
+    return unused;
+}
+
+/* It has node 0's port, but neither the job nor its nodes. */
+START_TEST(an_impostor_on_the_first_port)
+{
+    pthread_t thread;
+    int port = 0;
+    make_nodes(2);
+    impostor = (struct impostor){take_port(&port), _i};
+    for (int i = 0; i < 2; i++) {
+        nodes[i].setup.port = port;
+        nodes[i].setup.port_count = 8;
+        nodes[i].setup.node_timeout = 20;
+    }
+    ck_assert_int_eq(pthread_create(&thread, NULL, act_impostor, NULL), 0);
+    start_node(1);
+    usleep(300000);
+    start_node(0);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(nodes[i].thread, NULL);
+        ck_assert_msg(nodes[i].status == DDP_OK, "node %d: %s", i, nodes[i].error);
+    }
+    ck_assert(nodes[1].milliseconds < 15000);
+    shutdown(impostor.fd, SHUT_RDWR);
+    pthread_join(thread, NULL);
+    close(impostor.fd);
+    close_nodes(2);
+}
+END_TEST
+
 /* A node says why it ends, also when node 0 has sent nonsense. */
 START_TEST(nonsense_of_node_0)
 {
@@ -288,7 +359,7 @@ START_TEST(nonsense_of_node_0)
     start_node(1);
     act_node0(&actor, fd, &frame);
     act_prove(&actor, &actor.said, ROLE_NODE0);
-    act_seal(&actor, SEAL_NODE0, SEAL_NODE);
+    hello_seal(&actor.connection, &actor.proof, &actor.said, true);
     actor.connection.phase = PHASE_JOIN;
     ck_assert(act_hear(&actor, &frame));
     connection_put(&actor.connection, FRAME_PING, &status, sizeof status);
@@ -310,7 +381,7 @@ static void act_join(struct actor *actor, struct frame *frame, uint32_t workers,
     act_hello(actor, &hello, frame);
     act_prove(actor, &actor->said, ROLE_NODE);
     ck_assert(act_hear(actor, frame));
-    act_seal(actor, SEAL_NODE, SEAL_NODE0);
+    hello_seal(&actor->connection, &actor->proof, &actor->said, false);
     actor->connection.phase = PHASE_WAITING;
     usleep((useconds_t)pause_ms * 1000);
     connection_put(&actor->connection, FRAME_JOIN, &join, sizeof join);
@@ -396,11 +467,23 @@ static size_t take_frame(unsigned char *out, size_t size, enum link_kind kind, c
  * that has changed reaches the owner. */
 START_TEST(damage_on_the_way)
 {
-    enum { FLIP_LENGTH, FLIP_KIND, FLIP_NUMBER, FLIP_DATA, FLIP_SEAL, CUT, INSERT, DROP, REPEAT, SWAP };
+    enum {
+        FLIP_LENGTH,
+        FLIP_KIND,
+        FLIP_NUMBER,
+        FLIP_DATA,
+        FLIP_SEAL,
+        CUT,
+        INSERT,
+        DROP,
+        REPEAT,
+        SWAP
+    };
     static const size_t flipped[] = {0, 4, 8, 30, 60};
     unsigned char one[256], two[256];
     struct link_message message;
-    const struct link_posted posted = {.number = 3, .data = "an address of 43 bytes, its 0 counted, yes"};
+    const struct link_posted posted = {.number = 3,
+                                       .data = "an address of 43 bytes, its 0 counted, yes"};
     const struct link_step step = {.number = 2};
     make_nodes(2);
     nodes[0].setup.lost_seconds = nodes[1].setup.lost_seconds = 2; /* of signs of life, too */
@@ -443,6 +526,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, replayed_proofs_are_refused, 0, 4);
     tcase_add_test(tc, a_false_node_0);
     tcase_add_test(tc, a_false_node_0_that_ends_the_job);
+    tcase_add_loop_test(tc, an_impostor_on_the_first_port, 0, IMPOSTORS);
     tcase_add_test(tc, nonsense_of_node_0);
     tcase_add_test(tc, a_refused_node_may_ping);
     tcase_add_test(tc, a_node_that_comes_with_the_deadline);

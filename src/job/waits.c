@@ -264,7 +264,8 @@ enum ddp_status ddp_job_get_address(ddp_job *job, int rank,
         *bytes = posted - sizeof hash;
         memcpy(address, data + sizeof hash, *bytes);
     }
-    if (posted < sizeof hash || posted > DDP_BOARD_ADDRESS_BYTES || ddp_hash(address, *bytes) != hash)
+    if (posted < sizeof hash || posted > DDP_BOARD_ADDRESS_BYTES ||
+        ddp_hash(address, *bytes) != hash)
         return ddp_fail(DDP_ERR_MISMATCH,
                         "the address of rank %d, on node %d, has arrived damaged: is the memory or "
                         "the network of a node broken?",

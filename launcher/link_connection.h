@@ -40,7 +40,8 @@ enum connection_result {
 /* Reads once what is there. All frames must have been taken before. */
 enum connection_result connection_receive(struct connection *connection);
 
-/* The next frame that is whole, FRAME_BAD if it is not as it was sent; its data are valid until connection_receive(). */
+/* The next frame that is whole, FRAME_BAD if it is not as it was sent; its data are valid until
+ * connection_receive(). */
 enum frame_result connection_take(struct connection *connection, struct frame *frame);
 
 /* Puts a frame into the queue and sends as much as goes now. False: no room or no memory. A

@@ -27,8 +27,9 @@ static struct ddp_plugin_host host;
 static pmix_proc_t self;
 static bool is_open;
 
-/* What this process waits for, one thing after another: PMIx's thread, or one of ours in a call of PMIx
- * that waits without a limit, tells its end, perhaps after the deadline. Then this process ends. */
+/* What this process waits for, one thing after another: PMIx's thread, or one of ours in a call of
+ * PMIx that waits without a limit, tells its end, perhaps after the deadline. Then this process
+ * ends. */
 static int done_fd = -1; /* an eventfd */
 static _Atomic pmix_status_t done_status;
 static const char *_Atomic doing;

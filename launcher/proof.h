@@ -69,15 +69,15 @@ enum ddp_status proof_make(const struct proof *proof, const char *role, const vo
                            size_t said_bytes, unsigned char out[PROOF_MAX], size_t *bytes,
                            unsigned char secret[PROOF_SECRET_BYTES]);
 
-/* Is this the peer's proof? `secret` [out]: its secret. `why` [out], if not: what is wrong with it, such as "it has another
- * key". Takes the same time for any wrong HMAC. */
+/* Is this the peer's proof? `secret` [out]: its secret. `why` [out], if not: what is wrong with it,
+ * such as "it has another key". Takes the same time for any wrong HMAC. */
 bool proof_check(const struct proof *proof, const char *role, const void *said, size_t said_bytes,
                  const unsigned char *given, size_t given_bytes,
                  unsigned char secret[PROOF_SECRET_BYTES], char why[static PROOF_WHY]);
 
-/* For what follows on a connection: a key that both sides make of what they have said, and a seal of
- * each frame and its number with it, in which any change shows. With PROOF_NONE there is no secret:
- * it shows damage then, but no forgery.
+/* For what follows on a connection: a key that both sides make of what they have said, and a seal
+ * of each frame and its number with it, in which any change shows. With PROOF_NONE there is no
+ * secret: it shows damage then, but no forgery.
  *   said   with the secrets of both proofs */
 #define PROOF_SEAL_BYTES 16
 

@@ -189,7 +189,8 @@ START_TEST(a_port_that_is_taken)
 }
 END_TEST
 
-/* The other nodes find another program there: one that says something, and one that says nothing. */
+/* The other nodes find another program there: one that says something, and one that says nothing.
+ */
 START_TEST(a_port_of_another_program)
 {
     static const char greeting[] = "SSH-2.0-OpenSSH_9.2\r\n";

@@ -463,8 +463,8 @@ static size_t take_frame(unsigned char *out, size_t size, enum link_kind kind, c
     return (size_t)taken;
 }
 
-/* What somebody between the nodes, or a broken machine, does to frames: the node is lost, and nothing
- * that has changed reaches the owner. */
+/* What somebody between the nodes, or a broken machine, does to frames: the node is lost, and
+ * nothing that has changed reaches the owner. */
 START_TEST(damage_on_the_way)
 {
     enum {

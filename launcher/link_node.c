@@ -67,8 +67,8 @@ static bool only_one(const struct trying *t)
     return t->port_count == 1 && t->addresses.count == 1;
 }
 
-/* What is tried says, or shows, why we cannot join there, and has proved nothing: whoever came first
- * to a port that others can foretell may say so, too, and node 0 is on another one then. */
+/* What is tried says, or shows, why we cannot join there, and has proved nothing: whoever came
+ * first to a port that others can foretell may say so too, and node 0 is on another one then. */
 static enum ddp_status turned_away(struct trying *t, const char *format, ...) DDP_PRINTF(2, 3);
 static enum ddp_status turned_away(struct trying *t, const char *format, ...)
 {

@@ -220,7 +220,6 @@ static void share_ns(void)
 static void killed_body(ddp_comm *comm, ddp_job *job)
 {
     const size_t count = 16u << 20;
-    enum ddp_status status = DDP_OK;
     void *memory;
     NEED(ddp_comm_alloc(comm, count * 4, &memory) == DDP_OK);
     memset(memory, 0, count * 4);
@@ -231,9 +230,9 @@ static void killed_body(ddp_comm *comm, ddp_job *job)
         *shared_ns = ddp_clock_ns();
         raise(SIGKILL);
     }
-    status = ddp_comm_finish(comm);
+    const enum ddp_status status = ddp_comm_finish(comm);
     const int64_t ms = (ddp_clock_ns() - *shared_ns) / 1000000;
-    NEED(status == DDP_ERR_ABORTED && ms < 30000); /* not the minutes that a start may take */
+    NEED(status == DDP_ERR_ABORTED && ms < 30000); /* a start may take minutes */
     NEED(!ranks_untold || !ddp_job_aborted(job));
     NEED(ddp_comm_barrier(comm) == DDP_ERR_ABORTED);
     if (getenv("CHECK_NODES_TIMES"))
@@ -304,8 +303,7 @@ static void timeout_body(ddp_comm *comm, ddp_job *job)
     ddp_log_hold(text, sizeof text);
     NEED(ddp_comm_barrier(comm) == DDP_ERR_TIMEOUT);
     ddp_log_hold(NULL, 0);
-    int64_t ms = (ddp_clock_ns() - start) / 1000000;
-    NEED(ms >= 95 && ms < 30000);
+    NEED(ddp_clock_ns() - start >= 95000000);
     NEED(strcmp(text, "waited 100 ms for rank 0 in a collective") == 0);
     NEED(ddp_job_put_id(job, DDP_ID_SLOTS - rank, &there, 1) == DDP_OK);
 }

@@ -307,15 +307,18 @@ static enum ddp_status exchange(void *owner, struct link_contact *own)
     return DDP_OK;
 }
 
+/* Any port will do, also where all that nobody chose are taken. */
 START_TEST(pmix_carries_address_and_key)
 {
+    int port = 0, fd = take_port(&port), next = port + 1, next_fd = take_port(&next);
     make_nodes(3);
     contact_event = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
     for (int i = 0; i < 3; i++) {
         proof_close(&nodes[i].proof);
         nodes[i].proof.method = PROOF_PMIX;
         nodes[i].setup.address = i == 0 ? "127.0.0.1" : "";
-        nodes[i].setup.port = 0;
+        nodes[i].setup.port = _i ? port : 0;
+        nodes[i].setup.port_count = _i ? 2 : 1;
         nodes[i].setup.exchange = exchange;
         nodes[i].setup.exchange_owner = &nodes[i];
     }
@@ -324,6 +327,8 @@ START_TEST(pmix_carries_address_and_key)
     ck_assert_int_eq(memcmp(nodes[0].proof.key, contact.key, sizeof contact.key), 0);
     close_nodes(3);
     close(contact_event);
+    close(fd);
+    close(next_fd);
 }
 END_TEST
 
@@ -364,7 +369,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, another_method);
     tcase_add_test(tc, another_job);
     tcase_add_test(tc, no_key_at_all);
-    tcase_add_test(tc, pmix_carries_address_and_key);
+    tcase_add_loop_test(tc, pmix_carries_address_and_key, 0, 2);
     tcase_add_test(tc, munge_instead_of_a_key);
     tc = test_case(suite, "addresses", 30);
     tcase_add_test(tc, a_port_that_is_taken);

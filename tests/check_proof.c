@@ -260,12 +260,38 @@ static void check_other_user(void)
     proof_close(&proof);
 }
 
+/* Clocks of nodes differ, and are set: a credential of yesterday over what was just said is right. */
+static void check_old(void)
+{
+    struct proof proof;
+    char command[256], credential[PROOF_MAX], why[PROOF_WHY] = "";
+    unsigned char secret[PROOF_SECRET_BYTES];
+    snprintf(command, sizeof command, "printf 'role\\0text%%032d' 7 | munge --ttl=1 --socket=%s",
+             getenv(MUNGE_SOCKET_VARIABLE));
+    FILE *file = popen(command, "r");
+    size_t bytes = fread(credential, 1, sizeof credential - 1, file);
+    if (pclose(file) != 0 || bytes == 0) {
+        puts("an old credential is not tested: there is no munge(1)");
+        return;
+    }
+    credential[bytes] = 0;
+    credential[strcspn(credential, "\n")] = 0;
+    sleep(3); /* it is valid for a second */
+    ck_assert_int_eq(open_proof(&proof, (struct proof_setup){.munge = true}), DDP_OK);
+    ck_assert_msg(proof_check(&proof, "role", "text", 4, (unsigned char *)credential,
+                              strlen(credential) + 1, secret, why),
+                  "%s", why);
+    ck_assert_mem_eq(secret, "00000000000000000000000000000007", sizeof secret);
+    proof_close(&proof);
+}
+
 START_TEST(munge_credentials)
 {
     struct proof proof;
     if (start_munged(folder)) {
         check_credentials();
         check_other_user();
+        check_old();
     }
     stop_munged(folder);
     /* Without it there is an error that says what to do, or no proof at all where that is asked. */

@@ -260,7 +260,7 @@ static void check_other_user(void)
     proof_close(&proof);
 }
 
-/* Clocks of nodes differ, and are set: a credential of yesterday over what was just said is right. */
+/* Clocks of nodes differ, and are set: an old credential over what was just said is right. */
 static void check_old(void)
 {
     struct proof proof;

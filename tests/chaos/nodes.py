@@ -431,8 +431,11 @@ def connections(case, draw):
     if fault in ("split", "delay") and not any(" to " in text for text in job.did):
         if [node.code for node in job.nodes] != [0] * count:
             job.fail("a slow connection ends the job")
-    if 0 in {node.code for node in job.nodes} and {node.code for node in job.nodes} != {0}:
-        job.fail("some end with 0")
+    failed = [node for node in job.nodes if node.code != 0]
+    if failed and len(failed) < count:  # unless the word of a good end was lost: nobody can know that it was
+        alone = all(b"node 0 (" in node.err and b"is lost" in node.err for node in failed)
+        if not alone or not same(case.path("weights"), training, job.workers):
+            job.fail("some end with 0")
     after(job, training)
 
 

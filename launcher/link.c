@@ -85,7 +85,7 @@ static bool take_frame(struct link *link, struct link_message *message)
         return false;
     }
     if (result == FRAME_BAD || !frame_read(&frame, &link->data)) {
-        peer_lose(link, peer, "it sends what no ddprun sends");
+        peer_lose(link, peer, LINK_DAMAGED);
         return false;
     }
     if (frame.kind == FRAME_LOST) {

@@ -56,7 +56,7 @@ struct link_step {
 struct link_posted {
     uint32_t attempt;
     uint32_t number; /* as in struct ddp_posted; not checked */
-    unsigned char data[DDP_ADDRESS_MAX_BYTES];
+    unsigned char data[DDP_BOARD_ADDRESS_BYTES];
 };
 
 /* Sent as far as its text goes, with the 0 at its end. The text may have several lines. */

@@ -197,13 +197,16 @@ static void heard_proof(struct joining *j, struct stranger *stranger, const stru
 {
     char why[PROOF_WHY];
     const struct proof *proof = j->setup->proof;
-    const struct said *said = &stranger->said;
-    if (!proof_check(proof, ROLE_NODE, said, sizeof *said, frame->data, frame->bytes, why))
+    struct said *said = &stranger->said;
+    struct connection *connection = &stranger->connection;
+    if (!hello_check_proof(proof, said, false, frame, why)) {
         refuse(j, stranger, REFUSED_PROOF, "%s", why);
-    else if (hello_send_proof(&stranger->connection, proof, said, ROLE_NODE0) != DDP_OK)
+    } else if (hello_send_proof(connection, proof, said, true) != DDP_OK) {
         forget(j, stranger);
-    else
-        stranger->connection.phase = PHASE_JOIN;
+    } else {
+        hello_seal(connection, proof, said, true);
+        connection->phase = PHASE_JOIN;
+    }
 }
 
 /* --- nodes ------------------------------------------------------------------------------------ */
@@ -252,7 +255,7 @@ static void take_pings(struct joining *j, struct peer *peer)
         peer->status = j->link->data.status;
     }
     if (result != FRAME_NONE)
-        peer_lose(j->link, peer, "it has left");
+        peer_lose(j->link, peer, result == FRAME_BAD ? LINK_DAMAGED : "it has left");
 }
 
 /* Tells a node why the job ends. */

@@ -8,6 +8,7 @@
 #include "launcher/link_connection.h"
 
 #define LINK_ERROR_BYTES REFUSAL_TEXT /* of the error that ends joining on all nodes */
+#define LINK_DAMAGED     "what it sends arrives damaged"
 
 /* Another node, or ourselves. */
 struct peer {

@@ -138,7 +138,7 @@ enum ddp_status ddp_run_export(struct ddp_run *run)
                                         .norm_eps = gpt2->norm_eps};
     }
     const int64_t begin = ddp_trace_begin();
-    ddp_job_report(run->job, "export", run->plan.total_steps);
+    ddp_job_report(run->job, "export", run->step > 0 ? run->step - 1 : 0);
     enum ddp_status status = ddp_run_fetch_weights(run, true);
     if (status == DDP_OK)
         status = ddp_train_weights_export(path, (enum ddp_export_format)run->options->export_format,

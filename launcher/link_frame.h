@@ -66,6 +66,7 @@ enum refusal_reason {
     REFUSED_JOB = 3,    /* the port is another job's */
     REFUSED_METHOD = 4, /* of proof */
     REFUSED_PROOF = 5,
+    REFUSED_STOPPED = 6, /* a node was asked to stop: all do */
 };
 
 #define REFUSAL_TEXT 1000

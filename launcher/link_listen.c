@@ -73,8 +73,9 @@ static enum ddp_status find_addresses(const struct link_setup *s, int64_t deadli
         if (!told)
             ddp_log(DDP_LOG_INFO, "%s: %s; trying again", name, why);
         told = true;
-        if (link_pause(s, -1, 0, 500) == DDP_ERR_ABORTED)
-            return DDP_ERR_ABORTED;
+        const enum ddp_status status = link_pause(s, -1, 0, 500);
+        if (status != DDP_ERR_TIMEOUT)
+            return status;
     }
     return addresses->trap ? leave_trap(s, addresses) : DDP_OK;
 }

@@ -109,10 +109,10 @@ static enum ddp_status connect_to(struct trying *t, const struct address *addres
     if (error == EINPROGRESS) {
         enum ddp_status status = link_pause(
             t->setup, *fd, POLLOUT, milliseconds_left(t->deadline_ns, ddp_deadline_ns(CONNECT_MS)));
-        if (status == DDP_ERR_ABORTED)
-            return status;
-        if (status != DDP_OK)
+        if (status == DDP_ERR_TIMEOUT)
             error = ETIMEDOUT;
+        else if (status != DDP_OK)
+            return status;
         else
             getsockopt(*fd, SOL_SOCKET, SO_ERROR, &error, &length);
     }
@@ -186,6 +186,8 @@ static enum ddp_status refused(struct trying *t)
     /* Node 0 has proved who it is before it ends the job. */
     if (refusal->reason == REFUSED_JOB_ENDS && t->link->peers[0].connection.phase == PHASE_WAITING)
         return ddp_fail(DDP_ERR_MISMATCH, "%s", refusal->text);
+    if (refusal->reason == REFUSED_STOPPED && t->link->peers[0].connection.phase == PHASE_WAITING)
+        return DDP_ERR_PREEMPTED;
     switch (refusal->reason) {
     case REFUSED_JOB:
         return try_again(t, "that port is another job's");
@@ -355,8 +357,9 @@ static enum ddp_status find_node0(struct trying *t)
             t->told = true;
             ddp_log(DDP_LOG_INFO, "waiting for node 0: %s", t->why);
         }
-        if (link_pause(t->setup, -1, 0, RETRY_MS) == DDP_ERR_ABORTED)
-            return DDP_ERR_ABORTED;
+        status = link_pause(t->setup, -1, 0, RETRY_MS);
+        if (status != DDP_ERR_TIMEOUT)
+            return status;
     }
 }
 
@@ -427,8 +430,9 @@ static enum ddp_status wait_for_all(struct trying *t)
     peer_ping(link, node0);
     do {
         struct epoll_event event;
-        if (link_pause(t->setup, link->epoll, POLLIN, -1) == DDP_ERR_ABORTED)
-            return DDP_ERR_ABORTED;
+        status = link_pause(t->setup, link->epoll, POLLIN, -1);
+        if (status != DDP_OK)
+            return status;
         status = DDP_ERR_TIMEOUT;
         if (epoll_wait(link->epoll, &event, 1, 0) <= 0)
             continue;
@@ -467,6 +471,11 @@ enum ddp_status link_node_join(struct link *link, const struct link_setup *setup
         status = find_node0(t);
     if (status == DDP_OK)
         status = wait_for_all(t);
+    if (status == DDP_ERR_PREEMPTED && link->peers[0].connection.phase == PHASE_WAITING) {
+        struct connection *node0 = &link->peers[0].connection;
+        connection_put(node0, FRAME_GOODBYE, NULL, 0); /* it asks the others to stop */
+        connections_finish(&node0, 1);
+    }
     explicit_bzero(&t->contact, sizeof t->contact);
     return status;
 }

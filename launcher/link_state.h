@@ -16,6 +16,7 @@ struct peer {
     char name[LINK_NAME_BYTES];
     struct link_status status; /* the last that came; our own */
     bool lost;                 /* and this is not delivered yet: */
+    bool cut;                  /* ... we are, to it */
     char why[FRAME_LOST_MAX];
 };
 

@@ -154,7 +154,7 @@ enum ddp_status ddp_run_export(struct ddp_run *run)
         return DDP_OK;
     const int64_t begin = ddp_trace_begin();
     if (writes)
-        ddp_job_report(run->job, "export", run->plan.total_steps);
+        ddp_job_report(run->job, "export", run->step > 0 ? run->step - 1 : 0);
     enum ddp_status status = ddp_run_fetch_weights(run, writes);
     if (status == DDP_OK && writes)
         status = ddp_run_write(run, path, llama ? ddp_llama_write : write_gpt2);

@@ -556,7 +556,7 @@ def faults(case, draw):
     count, workers = shape(draw)
     options = ["--max-restarts", str(draw.choice([0, 1, 2]))]
     for _ in range(draw.choice([1, 1, 2, 3])):
-        rank, step = draw.randrange(count * workers), draw.randrange(0, training.steps + 3)
+        rank, step = draw.randrange(count * workers), draw.randrange(1, training.steps + 4)
         options += ["--inject", draw.choice([f"kill:rank={rank},step={step}", f"exit:rank={rank},step={step},code=7",
                                              f"exit:step={step}", f"kill:step={step}", f"slow:rank={rank},ms=30,step={step}"])]
     job = Nodes(case, count, workers, command_of(case, training), options)

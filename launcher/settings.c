@@ -225,7 +225,9 @@ static const char *read_fault_parts(struct ddp_board_fault *fault, char *parts)
             fault->rank = (int32_t)number; /* plan.c looks whether there is such a rank */
             part_is = RANK;
         } else if (strcmp(part, "step") == 0) {
-            fault->step = number;
+            if (number == 0)
+                return "counts steps from 1";
+            fault->step = number - 1;
             part_is = STEP;
         } else if ((strcmp(part, "code") == 0 && fault->kind == DDP_FAULT_EXIT && number < 256) ||
                    (strcmp(part, "ms") == 0 && fault->kind == DDP_FAULT_SLOW)) {

@@ -490,20 +490,19 @@ END_TEST
  * latest when somebody looks. */
 START_TEST(kills_leave_one_model)
 {
-    const int64_t shards[] = {0, 700};
-    const int from = _i & 1, to = _i >> 1;
+    const uint64_t from = _i & 1 ? 700 : 0, to = _i & 2 ? 700 : 0; /* bytes of a shard */
     size_t bytes;
     int completed = 0;
     begin(QWEN2);
     for (int calls = 1, ended = 0; !ended; calls++) {
         remove_all();
-        ck_assert_int_eq(export_to("a", NULL, DDP_F32, (uint64_t)shards[from]), DDP_OK);
+        ck_assert_int_eq(export_to("a", NULL, DDP_F32, from), DDP_OK);
         scratch_write("a/mine.txt", "m", 1);
         capture_start();
         const pid_t child = fork();
         if (child == 0) {
             calls_left = calls;
-            _exit(export_to("a", NULL, DDP_BF16, (uint64_t)shards[to]) == DDP_OK ? 0 : 1);
+            _exit(export_to("a", NULL, DDP_BF16, to) == DDP_OK ? 0 : 1);
         }
         waitpid(child, &ended, 0);
         ended = WIFEXITED(ended) && WEXITSTATUS(ended) == 0;
@@ -513,7 +512,7 @@ START_TEST(kills_leave_one_model)
         if (second == 0) {
             calls_left = 1 + calls % 5;
             ddp_staged_directory_recover(scratch_path("a"));
-            _exit(export_to("a", NULL, DDP_F32, (uint64_t)shards[from]) == DDP_OK ? 0 : 1);
+            _exit(export_to("a", NULL, DDP_F32, from) == DDP_OK ? 0 : 1);
         }
         waitpid(second, NULL, 0);
         ddp_staged_directory_recover(scratch_path("a"));

@@ -228,7 +228,7 @@ enum ddp_status ddp_run_save(struct ddp_run *run, const char *path, bool last)
     enum ddp_status status = ddp_mode_average(run->mode);
     const int64_t begin = ddp_trace_begin();
     if (saves)
-        ddp_job_report(run->job, "save", run->step);
+        ddp_job_report(run->job, "save", run->step > 0 ? run->step - 1 : 0);
     if (status == DDP_OK)
         status = ddp_run_fetch_weights(run, saves);
     if (status != DDP_OK || !saves)
@@ -252,7 +252,7 @@ static enum ddp_status export(struct ddp_run *run) {
     const bool writes = run->planned.plan.rank == 0;
     if (!path) return DDP_OK;
     const int64_t begin = ddp_trace_begin();
-    if (writes) ddp_job_report(run->job, "export", run->planned.plan.total_steps);
+    if (writes) ddp_job_report(run->job, "export", run->step > 0 ? run->step - 1 : 0);
     enum ddp_status status = ddp_run_fetch_weights(run, writes);
     if (status == DDP_OK && writes) status = ddp_run_write(run, path, write_exported);
     ddp_trace_end("export", begin, NULL, 0);

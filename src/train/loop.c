@@ -247,14 +247,19 @@ static enum ddp_status write_exported(struct ddp_run *run, const char *path)
 }
 
 /* What --export names. */
-static enum ddp_status export(struct ddp_run *run) {
-    char shown[DDP_TEXT_SHOWN]; const char *path = run->planned.options->export_path;
+static enum ddp_status export_weights(struct ddp_run *run)
+{
+    char shown[DDP_TEXT_SHOWN];
+    const char *path = run->planned.options->export_path;
     const bool writes = run->planned.plan.rank == 0;
-    if (!path) return DDP_OK;
+    if (!path)
+        return DDP_OK;
     const int64_t begin = ddp_trace_begin();
-    if (writes) ddp_job_report(run->job, "export", run->step > 0 ? run->step - 1 : 0);
+    if (writes)
+        ddp_job_report(run->job, "export", run->step > 0 ? run->step - 1 : 0);
     enum ddp_status status = ddp_run_fetch_weights(run, writes);
-    if (status == DDP_OK && writes) status = ddp_run_write(run, path, write_exported);
+    if (status == DDP_OK && writes)
+        status = ddp_run_write(run, path, write_exported);
     ddp_trace_end("export", begin, NULL, 0);
     if (status == DDP_OK && writes && run->out)
         fprintf(run->out, "exported %s\n", ddp_text_show(shown, path));
@@ -269,7 +274,7 @@ static enum ddp_status write_results(struct ddp_run *run)
     if (run->planned.options->save)
         saved = ddp_run_save(run, run->planned.options->save, true);
     if (saved == DDP_OK || saved == DDP_ERR_IO)
-        exported = export(run);
+        exported = export_weights(run);
     return saved == DDP_OK ? exported : saved;
 }
 

@@ -7,7 +7,7 @@
 #include "plan/options.h"
 
 #include "core/parse.h"
-#include "weights/weights.h"
+#include "weights/format.h"
 
 #include <assert.h>
 #include <float.h>
@@ -129,22 +129,15 @@ static bool read_export_word(struct ddp_train_options *options, const char *word
     const char *value = strchr(word, '=');
     const int name = value ? (int)(value++ - word) : 0;
     const char last = value && *value ? value[strlen(value) - 1] : '0';
-    int *choice = NULL;
-    const char *const *names = NULL;
     if (strcmp(word, "merge") == 0)
         return options->merge = true;
     if (name == 5 && strncmp(word, "shard", 5) == 0)
         return !strchr("0123456789.", last) && ddp_parse_bytes(value, &options->shard_bytes);
-    if (name == 5 && strncmp(word, "dtype", 5) == 0) {
-        choice = &options->export_dtype;
-        names = file_dtype_names;
-    } else if (name == 6 && strncmp(word, "format", 6) == 0) {
-        choice = &options->export_format;
-        names = ddp_export_format_names;
-    }
-    for (int i = 0; names && names[i]; i++)
-        if (strcmp(names[i], value) == 0) {
-            *choice = i;
+    if (name == 6 && strncmp(word, "format", 6) == 0)
+        return (options->export_format = ddp_weight_format_named(value));
+    for (int i = 0; name == 5 && strncmp(word, "dtype", 5) == 0 && file_dtype_names[i]; i++)
+        if (strcmp(file_dtype_names[i], value) == 0) {
+            options->export_dtype = i;
             return true;
         }
     return false;
@@ -160,7 +153,8 @@ static const char *read_export(void *destination, const char *value)
     strcpy(options->export_text, value);
     options->export_path = options->export_text;
     options->merge = false;
-    options->shard_bytes = options->export_dtype = options->export_format = 0;
+    options->shard_bytes = options->export_dtype = 0;
+    options->export_format = NULL;
     char *rest = strchr(options->export_text, ',');
     if (rest)
         *rest++ = '\0';

@@ -61,8 +61,8 @@ struct ddp_train_options {
     const char *config;
     const char *export_path; /* in export_text; NULL: not given */
     char export_text[4096];
-    int export_format;              /* enum ddp_export_format */
-    const char *adapters;           /* llama: PEFT's directory; NULL: not given */
+    const struct ddp_weight_format *export_format; /* NULL: as the path says */
+    const char *adapters;                          /* llama: PEFT's directory; NULL: not given */
     bool adapted;                   /* --load or --adapters has adapters; set with the model */
     int frozen_dtype, export_dtype; /* llama: enum ddp_train_file_dtype */
     double shard_bytes;             /* llama: of one exported file; 0: not given */
@@ -265,7 +265,7 @@ enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
 /* Before anything is opened: DDP_ERR_INVALID names options that exclude or need each other. */
 enum ddp_status ddp_train_check_pairs(const struct ddp_train_options *options);
 
-/* Of an export without training (train/llama_run.h): refuses and warns in the same way. */
+/* Of an export without training (plan/weights.h): refuses and warns in the same way. */
 enum ddp_status ddp_train_check_conversion(const struct ddp_train_options *options);
 
 /* The same of those that depend on the number of steps, when the plan is whole. */

@@ -11,7 +11,7 @@
 #include "model/gpt2.h"
 #include "model/llama.h"
 #include "plan/weights.h"
-#include "weights/weights.h"
+#include "weights/format.h"
 
 #include <inttypes.h>
 
@@ -51,7 +51,7 @@ static enum ddp_status check_config(const struct ddp_planned *planned)
 enum ddp_status ddp_planned_read_config(struct ddp_planned *planned)
 {
     const struct ddp_train_options *options = planned->options;
-    enum ddp_export_format format = (enum ddp_export_format)options->export_format;
+    const struct ddp_weight_format *format = options->export_format;
     const bool fed = options->data || options->own_data || options->dataset || options->plan;
     if (options->export_path && options->load && !fed && !ddp_train_evaluates_only(options) &&
         planned->plan.model->x_dtype == DDP_I32)
@@ -74,7 +74,7 @@ enum ddp_status ddp_planned_read_config(struct ddp_planned *planned)
                         planned->plan.model->name);
     enum ddp_status status = DDP_OK;
     if (options->export_path)
-        status = ddp_train_export_format(&format, options->export_path);
+        status = ddp_weight_format_choose(&format, options->export_path);
     if (status == DDP_OK && options->config)
         status = ddp_hf_config_read(&planned->hf_config, options->config);
     return status == DDP_OK && options->config ? check_config(planned) : status;

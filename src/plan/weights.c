@@ -12,6 +12,7 @@
 #include "data/data_names.h"
 #include "model/gpt2.h"
 #include "model/llama.h"
+#include "weights/format.h"
 #include "weights/weights.h"
 
 #include <stdlib.h>
@@ -127,7 +128,7 @@ enum ddp_status ddp_planned_check_llama(const struct ddp_planned *planned)
                         options->export_dtype ? "dtype" : "shard");
     if (!options->export_path || options->plan || planned->plan.rank != 0)
         return DDP_OK;
-    if (options->export_format > DDP_EXPORT_HF)
+    if (options->export_format && options->export_format != &ddp_format_hf_gpt2)
         return ddp_fail(DDP_ERR_INVALID, "--export: format: a llama is exported in the form of "
                                          "Hugging Face alone");
     const struct ddp_hf_export to = export_of(planned, options->export_path);
@@ -243,13 +244,11 @@ enum ddp_status ddp_planned_export(const struct ddp_planned *planned, const char
     const struct ddp_train_options *options = planned->options;
     if (planned->plan.model == &ddp_model_llama)
         return export_directory(planned, path, weights, frozen, tokenizer);
-    const struct ddp_gpt2 *gpt2 = ddp_gpt2_in(&planned->model_config);
-    const struct ddp_hf_config config = {.shape = {.heads = gpt2->heads},
-                                         .dropout = gpt2->dropout,
-                                         .exact_gelu = gpt2->exact_gelu,
-                                         .norm_eps = gpt2->norm_eps};
-    return ddp_train_weights_export(path, (enum ddp_export_format)options->export_format,
-                                    planned->graph, &config, weights);
+    const struct ddp_weight_format *format = options->export_format;
+    enum ddp_status status = ddp_weight_format_choose(&format, options->export_path);
+    return status == DDP_OK
+               ? format->write(path, planned->graph, ddp_gpt2_in(&planned->model_config), weights)
+               : status;
 }
 
 uint64_t ddp_planned_export_bytes(const struct ddp_planned *planned)
@@ -258,9 +257,10 @@ uint64_t ddp_planned_export_bytes(const struct ddp_planned *planned)
     const bool adapters = writes_adapters(planned);
     const bool merged =
         !adapters && ddp_model_adapters(planned->plan.model, &planned->model_config) > 0;
+    const struct ddp_weight_format *format = planned->options->export_format;
     const bool halves = planned->plan.model->exports_directory
                             ? !adapters && export_of(planned, NULL).dtype == DDP_BF16
-                            : planned->options->export_format == DDP_EXPORT_LLMC_BF16;
+                            : format && format->value_bytes == sizeof(uint16_t);
     int64_t count = merged ? 0 : ddp_graph_element_count(graph);
     for (int i = 0; merged && i < ddp_graph_frozen_count(graph); i++)
         count += ddp_graph_frozen_at(graph, i)->count;

@@ -40,7 +40,8 @@ int ddp_gpt2_tensor_dims(int64_t *dims, const struct ddp_gpt2_tensor *tensor,
 /* Is the graph a GPT-2, of which shape? Heads are left as they are: weights do not have them. */
 bool ddp_gpt2_shape_of(struct ddp_gpt2_shape *shape, const ddp_graph *graph);
 
-/* The config of a model of that shape. Heads that are not known are guessed: `described` is false. */
+/* The config of a model of that shape. Heads that are not known are guessed: then `described` is
+ * false. */
 void ddp_gpt2_describe(const struct ddp_gpt2_shape *shape, const struct ddp_model **model,
                        struct ddp_model_config *config);
 

@@ -82,7 +82,7 @@ if command -v gnuplot >/dev/null; then
     grep -q 'two&lt;&amp;' "$work/a.html" || fail "a page: a name is not escaped"
     grep -Eq '(src|href)=.(https?:)?//' "$work/a.html" && fail "a page: it needs the network"
     grep -q 'prefers-color-scheme: dark' "$work/a.html" || fail "a page: not for dark screens"
-    for word in 'loss (nats)' 'samples/s' 'gradient norm' 'checkpoint' 'restart' 'waiting' 'communication'; do
+    for word in 'loss (nats)' 'samples/s' 'gradient norm' 'checkpoint' 'restart'; do
         grep -qF ">$word<" "$work/a.html" || grep -qF " $word<" "$work/a.html" || fail "a page: no \"$word\""
     done
     expect "a picture" 0 '' "$report" "$log" -o "$work/a.svg"

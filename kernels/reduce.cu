@@ -62,7 +62,7 @@ template <typename T, int OP> struct reduce_elements {
                 }
             }
         }
-        ddp_pack<T, W> result;
+        ddp_pack<T, W> result = {}; /* some level is full, which gcc 14 does not see */
         bool any = false;
 #pragma unroll
         for (int l = 0; l < LEVELS; l++)

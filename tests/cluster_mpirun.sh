@@ -22,7 +22,7 @@ if [ -e "$top/.libs/libddp-pmix.so" ]; then
     open_mpi 0:2,1:2 -N 1 "$ddprun" -n 1 sh -c ': >"$0.$RANK"; exec sleep 60' "$work/daemon" >"$work/out" 2>&1 &
     until_true test -e "$work/daemon.1" || fail "mpirun: no worker on host 1"
     for pid in $(ip netns pids "$(host 1)"); do
-        ! tr '\0' ' ' <"/proc/$pid/cmdline" | grep -qE '^([^ ]*/)?orted ' || kill_pids "$pid"
+        ! tr '\0' ' ' <"/proc/$pid/cmdline" | grep -qE "^([^ ]*/)?$daemon " || kill_pids "$pid"
     done
     wait $!
     [ $? -ne 0 ] || fail "mpirun: its daemon was killed, and all is well"

@@ -26,11 +26,12 @@ once "a script" 127 'ddprun: error: .*/no.py: cannot read: No such file' -n 4 "$
 once "restarts" 2 'error: --lr abc' -n 2 --max-restarts 2 "$trainer" --lr abc
 
 # Log files have it of each; a rank that is not shown does not speak for the others.
-expect "with files" 2 'error: --lr abc' $ddprun -n 3 --log-dir "$work/logs" sh -c "\"\$0\" --lr abc; sleep 1; exit 2" "$trainer"
+each='"$1" --lr abc; : >"$0.$RANK"; until [ -e "$0.0" ] && [ -e "$0.1" ] && [ -e "$0.2" ]; do sleep 0.01; done; exit 2'
+expect "with files" 2 'error: --lr abc' $ddprun -n 3 --log-dir "$work/logs" sh -c "$each" "$work/each" "$trainer"
 [ "$(cat "$work"/logs/*/attempt_0/*/stderr.log | grep -c 'error: --lr abc')" = 3 ] || fail "not in all files"
 for try in $(seq $tries); do
     expect "a filter" 2 '^\[2\]: trainer: error: --lr abc|^trainer: error: --lr abc' \
-        $ddprun -n 3 --local-ranks-filter 2 sh -c "\"\$0\" --lr abc; sleep 0.3; exit 2" "$trainer"
+        $ddprun -n 3 --local-ranks-filter 2 sh -c "$each" "$work/each.$try" "$trainer"
 done
 
 # A worker that fails later is named.
@@ -51,15 +52,16 @@ alike() {
 # Programs that do not use libddp: what all write is compared. The workers wait for each other, as on a machine that is busy.
 cat >"$work/stack.sh" <<'END'
 : >"$0.$RANK"
+# time: they are workers, which ddprun ends
 until [ "$(ls "$0".[0-9] | wc -l)" = "$WORLD_SIZE" ]; do sleep 0.01; done
 rank=
 case $1 in
-    own) rank=" $RANK" ;;
+    own) rank=" $RANK" ;; # time: one after the other
     later) [ "$RANK" = 0 ] || sleep 0.05 ;;
 esac
 printf 'Traceback (most recent call last):\n  File "x.py", line 2\nImportError: gone%s' "$rank" >&2
 [ "$1$RANK" = cut2 ] || echo >&2
-[ "$1" = lives ] && sleep 1
+[ "$1" = lives ] && sleep 1 # time: so long it lives
 exit 1
 END
 run_stack() { rm -f "$work"/stack.sh.[0-9]; "$@"; }

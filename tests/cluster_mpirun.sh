@@ -49,6 +49,6 @@ if command -v mpiexec.hydra >/dev/null; then
     expect "mpiexec, exit 7" 7 '' $hydra "$ddprun" -n 2 --master-addr "$(host 0)" sh -c '[ $RANK = 3 ] && exit 7; exec sleep 60'
     hosts_empty "mpiexec"
 else
-    not_run "MPICH's mpiexec: mpiexec.hydra is not installed: hydra"
+    not_run "MPICH's mpiexec: mpiexec.hydra is not installed: mpich"
 fi
 finish

@@ -132,7 +132,8 @@ if command -v gnuplot >/dev/null; then
     # Redrawn until the run has ended.
     if command -v script >/dev/null; then
         head -n 30 "$log" >"$work/growing"
-        (sleep 3; cat "$log" >"$work/growing") &
+        : >"$work/out"
+        (until_true grep -q 'accum x1' "$work/out"; cat "$log" >"$work/growing") &
         expect "following" 0 ' 60/60 ' script -qec "stty cols 80 rows 24; $report --follow $work/growing" /dev/null </dev/null
         wait
         [ "$(tr '\r' '\n' <"$work/out" | grep -c 'accum x1')" -ge 2 ] || fail "following: drawn once only"

@@ -153,7 +153,7 @@ killed=0 complete=0
 while [ $((killed + complete)) -lt "$kills" ] && [ "$failures" -lt 5 ]; do
     $ddprun -n 2 trainer $ends --eval-every 2 --patience 1000 --steps 200 $keeps --resume --quiet >"$work/out" 2>&1 &
     random 900
-    sleep "0.$(printf %03d "$drawn")"
+    sleep "0.$(printf %03d "$drawn")" # time: a kill may come at any moment
     kill -9 $! 2>/dev/null
     wait $! 2>/dev/null
     count=$((count + 1))

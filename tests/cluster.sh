@@ -38,6 +38,7 @@ new_job() {
     node0='' node1=''
 }
 watch() {
+    # time: the limit
     (sleep $((60 * patience)) && kill -KILL $node0 $node1) 2>/dev/null &
     watchdog=$!
 }
@@ -98,14 +99,14 @@ all_gone() {
 }
 
 # A ddprun that is stopped waits for nobody.
-runs() {
-    case $(ps -o state= -p "$1") in '' | Z) false ;; esac
+has_ended() {
+    case $(ps -o state= -p "$1") in '' | Z) ;; *) false ;; esac
 }
 
 # all_gone_of NODE
 all_gone_of() {
     for rank in $((2 * $1)) $((2 * $1 + 1)); do
-        while runs "$(cat "$tmp/pid.$rank")"; do sleep 0.01; done
+        until_true has_ended "$(cat "$tmp/pid.$rank")" || wrong "rank $rank is left"
     done
 }
 waits='echo $$ >"$0.$RANK"; exec sleep 600' # longer than any test: what should end it must
@@ -158,6 +159,7 @@ says abort 'rank 3 \(.*\) on node 1 \(.*\) exited with code 9 in phase backward,
 
 # Peers of another kind of program: they fail on their own, all of a node, before its launcher is sure of the first.
 rm -f "$tmp/failed"
+# time: they fail soon after it
 begin -n 2 sh -c 'case $RANK in 3) : >"$0"; exit 7 ;; 2) exec sleep 60 ;; esac
     until test -e "$0"; do sleep 0.02; done; sleep 0.1; exit 1' "$tmp/failed"
 ends 'peers fail too' 7
@@ -178,6 +180,7 @@ ends 'a rank leaves' 1
 says 'a rank leaves' 'rank 3 \(.*\) on node 1 \(.*\) exited with code 0 without closing the job .* in phase train, step 9'
 
 # A node that is done early waits, and ends with the code of the others.
+# time: if it were not the first, the end would be the same
 begin -n 2 sh -c 'test $GROUP_RANK = 0 || exit 0; sleep 0.5; exit $0' 0
 ends 'done early' 0
 begin -n 2 sh -c 'test $GROUP_RANK = 1 || exit 0; sleep 0.5; test $RANK = 3 || exec sleep 60; exit 6'
@@ -246,6 +249,7 @@ begin -n 2 --max-restarts 3 --inject kill:rank=3,step=5 $helper train 40
 ends 'restart of a program that uses libddp' 0
 
 # A signal between two attempts.
+# time: what an attempt lasts
 begin -n 2 --max-restarts 100 sh -c 'sleep 0.1; exit 3'
 until_in "$tmp/err1" 'restarting all workers \(3 of'
 kill -TERM "$node1"
@@ -278,7 +282,7 @@ stopped() {
 
 steps() {
     begin -n 2 $helper train 100000
-    until ./ddprun status "$node0" 2>/dev/null | grep -q 'train  *[1-9]'; do sleep 0.02; done
+    until_true sh -c './ddprun status "$0" 2>/dev/null | grep -q "train  *[1-9]"' "$node0" || wrong "no step is done"
 }
 steps
 kill -TERM "$node1"
@@ -304,7 +308,7 @@ waits_alone() {
     new_job
     begin_node 0 --node-timeout $((60 * patience)) -n 2 $helper train 100000
     watch
-    until grep -q "^ *[0-9]*: 0100007F:$(printf %04X $port) " /proc/net/tcp; do sleep 0.01; done
+    until_true grep -q "^ *[0-9]*: 0100007F:$(printf %04X $port) " /proc/net/tcp
     kill -"$1" $node0
 }
 for signal in USR1 TERM INT; do
@@ -330,7 +334,7 @@ grep -q 'another node was asked to stop before all had come' "$tmp/err0" || wron
 
 # Workers that do not accept requests get the signal, and nobody announces anything else.
 begin -n 1 sh -c "$waits" "$tmp/pid"
-until test -s "$tmp/pid.0" && test -s "$tmp/pid.1"; do sleep 0.01; done
+until_true test -s "$tmp/pid.0" -a -s "$tmp/pid.1"
 kill -USR1 "$node1"
 ends 'USR1 to workers that do not accept it' 138
 says 'USR1 to workers that do not accept it' 'rank [01] .* was killed by SIGUSR1'
@@ -368,10 +372,12 @@ ends 'slow in a step' 124
 says 'slow in a step' 'no rank has made progress for 1 s; ending'
 
 # One node moves: that is no hang.
+# time: four times the limit
 begin -n 1 --timeout 1 sh -c 'test $RANK = 1 || { sleep 4; exit 0; }; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do echo $i; sleep 0.2; done'
 ends 'one node works' 0
 
 # A node that does not look whether its workers move is not taken for one whose do not.
+# time: four times the limit
 only0='--timeout 1'
 begin -n 1 sh -c 'test $RANK = 1 || { sleep 4; exit 0; }; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do echo $i; sleep 0.2; done'
 ends 'a limit of one node' 0

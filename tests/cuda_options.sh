@@ -113,7 +113,7 @@ for mode in $modes; do
     run $mode "$@" --steps 100000000 --checkpoint "$work/dir" --checkpoint-every 100000000 --log "$work/log" --log-every 1 &
     job=$!
     tries=0
-    until grep -q '"event":"step"' "$work/log" 2>/dev/null || [ $tries -ge 1000 ]; do
+    until grep -q '"event":"step"' "$work/log" 2>/dev/null || [ $tries -ge $((1000 * patience)) ]; do
         sleep 0.01
         tries=$((tries + 1))
     done

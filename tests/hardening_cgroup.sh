@@ -63,6 +63,7 @@ if make_group memory memory.max memory.limit_in_bytes && echo 67108864 >"$group/
     grep -q memory: "$tmp/err" && fail "want of memory is claimed without a kill"
     gone "cgroup"
     # So little that ddprun itself may be hit: an end, whichever, and nothing left.
+    # time: what a worker lasts
     for bytes in 4194304 2097152 1048576 262144; do
         echo $bytes >"$group/$limit" 2>/dev/null || continue
         timeout 20 sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$group" $ddprun -n 4 sh -c 'sleep 0.1' >"$tmp/out" 2>"$tmp/err"

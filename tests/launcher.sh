@@ -226,7 +226,7 @@ test $? = 4 || fail "started with SIGCHLD ignored"
 test ! -s "$tmp/out" || fail "workers inherit: $(cat "$tmp/out")"
 (trap '' HUP; exec $ddprun -n 1 $helper signals) >"$tmp/out" 2>&1
 test "$(cat "$tmp/out")" = 'ignored 1' || fail "nohup does not reach the workers: $(cat "$tmp/out")"
-(ulimit -n 40; exec $ddprun -n 30 sleep 1) 2>"$tmp/err" && fail "too few descriptors, and no complaint"
+(ulimit -n 40; exec $ddprun -n 30 sleep 60) 2>"$tmp/err" && fail "too few descriptors, and no complaint"
 says 'cannot make a pipe for its output: Too many open files'
 $ddprun -n 4 $helper flood 20 | cat >/dev/null || fail "flood"
 timeout 20 $ddprun -n 2 sh -c "exec $helper flood 20 2>/dev/null" 2>/dev/null | head -c 10 >/dev/null
@@ -284,7 +284,7 @@ sleep 30 <"$tmp/fifo" &
 sleeper=$!
 $ddprun -n 2 --grace 1 $helper flood 10 >"$tmp/fifo" 2>/dev/null &
 pid=$!
-sleep 0.5
+sleep 0.5 # time: the pipe fills; were it not full yet, the end would be the same
 kill -TERM $pid
 wait $pid
 test $? = 143 || fail "a reader that does not read, and SIGTERM: exit code $?"
@@ -296,7 +296,7 @@ echo "# first failure"
 run 9 -n 4 $helper abort 2
 says 'rank 2 .* exited with code 9 in phase backward, step 42, inside all-reduce 1042'
 grep -q 'peak memory [1-9]' "$tmp/err" || fail "no peak memory"
-# repeated at the end, for the other worker has written much since
+# repeated at the end, for the other worker has written much since; time: what one has written is read before the other goes on
 run 7 -n 2 sh -c 'test $RANK = 0 && sleep 0.3
     i=0; while test $i -lt 30; do echo "line $i of $RANK, which says so at some length" >&2; i=$((i + 1)); done
     test $RANK = 0 && sleep 60; printf "\033[2Jodd\n" >&2; sleep 0.8; exit 7'
@@ -337,7 +337,7 @@ says 'rank 3 has not arrived at all-reduce 100 of ranks 1 3; rank 1 has waited [
 run 124 -n 2 --timeout 0.3 sleep 60; says "no worker has used CPU time or written anything for 0.3 s"
 run 0 -n 2 --timeout 0.5 --inject slow:rank=1,step=1,ms=1500 $helper steps 20 # before a step is finished; also in the next attempt
 run 124 -n 2 --timeout 0.5 --inject slow:rank=1,step=2,ms=9000 $helper steps 20; says 'no rank has made progress for 0.5 s; ending'
-run 124 -n 2 --timeout 0.5 --setup-timeout 0.9 --inject stop:rank=1,step=1 $helper steps 20; says 'for 0.9 s before the first'
+run 124 -n 2 --timeout 0.5 --setup-timeout 0.9 --inject stop:rank=1,step=1 $helper steps 20; says 'for 0.9 s before the first' # time: longer than the limit
 run 0 -n 2 --timeout 0.5 --max-restarts 1 --inject kill:rank=1,step=7 sh -c \
     'test $TORCHELASTIC_RESTART_COUNT = 0 || test $RANK = 1 || sleep 1.5; exec "$0" steps 20' $helper
 run 0 -n 3 --straggler-report $helper straggle 1
@@ -533,7 +533,7 @@ grep -q '^rank 1: environment RANK=1 LOCAL_RANK=1 WORLD_SIZE=2' "$tmp/out" || fa
 
 echo "# leftovers of workers"
 run 0 -n 2 sh -c 'sleep 60 & sleep 60 & exit 0'; gone 1
-run 0 -n 2 sh -c 'setsid sleep 60 & setsid sh -c "sleep 60 & sleep 60" & sleep 0.1'; gone 1
+run 0 -n 2 sh -c 'setsid sleep 60 & setsid sh -c "sleep 60 & sleep 60" & sleep 0.1'; gone 1 # time: however far they have come
 run 5 -n 2 sh -c 'setsid sleep 60 & sleep 0.1; test $RANK = 0 && exit 5; exec sleep 60'; gone 1
 sh -c 'sleep 2 & exec '"$ddprun"' -n 1 true' || fail "exec from a shell with a child"
 marked | grep -q 'sleep 2' || fail "a child that is not the job's was ended"
@@ -587,7 +587,7 @@ i=0
 while test $i -lt ${KILLS:-60}; do
     $ddprun -n 4 sh -c 'sleep 60 & sleep 60' >/dev/null 2>&1 &
     pid=$!
-    sleep 0.0$((i % 4))$((i * 7 % 10))
+    sleep 0.0$((i % 4))$((i * 7 % 10)) # time: at any moment
     kill -9 $pid
     wait $pid 2>/dev/null
     i=$((i + 1))

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # What a run shows and writes about itself: lines, the bar on a terminal, files on a full disk.
+. "${srcdir:-.}/tests/signals.inc"
 . "${srcdir:-.}/tests/cli.inc"
 
 article="$trainer --model article --data-size 8 --batch-size 2 --epochs 3"
@@ -76,7 +77,7 @@ for signal in HUP TERM KILL KILL KILL SEGV; do
     (ulimit -c 0; exec $long --trace "$work/trace") >"$work/ended" 2>&1 &
     pid=$!
     until_true grep -q update "$work/trace"
-    sleep "0.0$((pid % 10))"
+    sleep "0.0$((pid % 10))" # time: the signal may come at any moment
     kill -s "$signal" $pid
     wait $pid
     trace "trace: SIG$signal" "$work/trace" 1 0 step forward backward update

@@ -54,6 +54,7 @@ alike() {
 cat >"$work/stack.sh" <<'END'
 exec 9<>"$0.line"
 if [ "$RANK" = 0 ]; then
+    # time: they are workers, which ddprun ends
     until [ "$(ls "$0".[0-9] 2>/dev/null | wc -l)" = $((WORLD_SIZE - 1)) ]; do sleep 0.01; done
     for rank in 1 2 3; do echo >&9; done
 else
@@ -62,12 +63,12 @@ else
 fi
 rank=
 case $1 in
-    own) rank=" $RANK" ;;
+    own) rank=" $RANK" ;; # time: one after the other
     later) [ "$RANK" = 0 ] || sleep 0.05 ;;
 esac
 printf 'Traceback (most recent call last):\n  File "x.py", line 2\nImportError: gone%s' "$rank" >&2
 [ "$1$RANK" = cut2 ] || echo >&2
-[ "$1" = lives ] && sleep 1
+[ "$1" = lives ] && sleep 1 # time: so long it lives
 exit 1
 END
 mkfifo "$work/stack.sh.line"

@@ -222,7 +222,7 @@ static const char *read_fault_parts(struct ddp_board_fault *fault, char *parts)
             return "must be like kill:rank=1,step=7";
         *equals = 0;
         if (strcmp(part, "rank") == 0) {
-            fault->rank = (int32_t)number; /* plan.c looks whether there is such a rank */
+            fault->rank = (int32_t)number; /* launch_plan.c checks that there is such a rank */
             part_is = RANK;
         } else if (strcmp(part, "step") == 0) {
             fault->step = number;

@@ -194,8 +194,8 @@ static off_t find_last_event(off_t size)
     return size;
 }
 
-/* To a file: overwrites the array's end and writes it again behind, so that the file is JSON whenever
- * the run ends. If that fails, the file is as before. */
+/* To a file: overwrites the array's end and writes it again behind, so that the file is JSON
+ * whenever the run ends. If that fails, the file is as before. */
 static bool extend_array(void)
 {
     if (!lock_file())

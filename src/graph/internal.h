@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the files of a graph (graph.c, scan.c, arena.c, exec.c, ...) and the operations (op_*.c) share.
- * A new operation is one file that ends in one const struct ddp_op; its builder is in ddp.h. */
+ * What the files of a graph (graph.c, scan.c, arena.c, exec.c, ...) and the operations (op_*.c)
+ * share. A new operation is one file that ends in one const struct ddp_op; its builder is in
+ * ddp.h. */
 #ifndef DDP_GRAPH_INTERNAL_H
 #define DDP_GRAPH_INTERNAL_H
 

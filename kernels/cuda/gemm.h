@@ -49,7 +49,7 @@ enum ddp_status ddp_cuda_gemm_plain(const struct ddp_cuda_gemm *gemm, struct ddp
  * overwritten. A row's bits do not depend on the other rows, or on how many there are. */
 enum ddp_status ddp_cuda_gemm_rows(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda);
 
-/* Is this device to use plain kernels where there are faster ones, by DDP_CUDA_PLAIN=1? */
+/* Whether DDP_CUDA_PLAIN=1 makes this device use plain kernels instead of faster ones. */
 bool ddp_cuda_gemm_is_plain(struct ddp_cuda *cuda);
 
 /* Is `dgelu` wanted, by DDP_CUDA_DGELU=1? It saves a pass over memory and rounds once less; not yet

@@ -138,7 +138,7 @@ struct ddp_dataset_source {
     const char *looks_for; /* what makes a directory one of this source's, for messages */
     bool takes_val;        /* --val means something to it */
     bool takes_size;       /* --image-size does */
-    /* Is this file, directory or pattern one of this source's? NULL: it reads none. */
+    /* Whether this file, directory or pattern is one of this source's. NULL: it reads none. */
     bool (*recognise)(const char *path);
     /* train, test [out]  NULL before; what was made is closed by the caller, also after a failure.
      * *test stays NULL without a test set, also with val_split, which asks for the whole; test

@@ -95,7 +95,7 @@ size_t ddp_graph_frozen_bytes(const ddp_graph *graph);
 size_t ddp_graph_frozen_f32_bytes(const ddp_graph *graph);
 /* Bytes of one in memory, with its padding. */
 size_t ddp_frozen_bytes(const struct ddp_parameter *frozen);
-/* Does an operation of this graph read it? Of a stage not all. */
+/* Whether an operation of this graph reads it; a stage does not read all. */
 bool ddp_graph_reads_frozen(const ddp_graph *graph, int index);
 
 /* The element after a parameter and the gap behind it. */

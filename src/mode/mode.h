@@ -30,13 +30,13 @@ struct ddp_mode_local {
     double outer_rate, outer_momentum;
 };
 
-/* Is this step, from 0, a local one? */
+/* Whether this step, from 0, is a local one. */
 static inline bool ddp_mode_local_is(const struct ddp_mode_local *local, int64_t step)
 {
     return local->every > 1 && step >= local->from;
 }
 
-/* Do all workers have the same weights after `done` steps? */
+/* Whether all workers have the same weights after `done` steps. */
 static inline bool ddp_mode_local_synchronises(const struct ddp_mode_local *local, int64_t done)
 {
     return local->every <= 1 || done <= local->from || done == local->steps ||

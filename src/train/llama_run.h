@@ -16,10 +16,10 @@ enum ddp_status ddp_run_load_weights(const struct ddp_load *load, const struct d
 /* The same with what a run begins with: without --load it is drawn. */
 enum ddp_status ddp_run_begin_weights(const struct ddp_run *run, float *weights, void *frozen);
 
-/* Do --export and what belongs to it fit each other, and can the directory be written? */
+/* Whether --export and its options fit each other, and the directory can be written. */
 enum ddp_status ddp_llama_check_export(const struct ddp_run *run);
 
-/* Is all that is wanted an export of what --load and --adapters name: without data? */
+/* Whether only an export of what --load and --adapters name is wanted, without data. */
 bool ddp_llama_converts(const struct ddp_train_options *options);
 
 /* Does that: merged with the adapters, as another type, cut into other files. */

@@ -113,10 +113,10 @@ extern const char *const ddp_train_decay_names[];
 /* The table of all options, with those of the models. Ends in a row without a name. */
 const struct ddp_option *ddp_train_option_table(void);
 
-/* Was the option of this name, which there is, given? */
+/* Whether the option of this name, which must exist, was given. */
 bool ddp_train_given(const struct ddp_train_options *options, const char *name);
 
-/* Do these options ask for an evaluation or predictions of a model, instead of training? */
+/* Whether these options ask for an evaluation or predictions of a model instead of training. */
 bool ddp_train_evaluates_only(const struct ddp_train_options *options);
 
 /* What was given of the chosen model. */
@@ -124,7 +124,7 @@ const union ddp_model_own *ddp_train_model_own(const struct ddp_train_options *o
 
 void ddp_train_options_default(struct ddp_train_options *options);
 
-/* Will a run with these options stop on request, with a checkpoint? */
+/* Whether a run with these options stops on request, with a checkpoint. */
 bool ddp_train_options_accept_stop(const struct ddp_train_options *options);
 
 /* What a run will do. */
@@ -167,7 +167,7 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
                                        const struct ddp_train_options *options, const ddp_job *job,
                                        bool launched);
 
-/* Does a shorter last batch of an epoch come up in the run? */
+/* Whether the run has a shorter last batch in an epoch. */
 bool ddp_train_plan_has_tail(const struct ddp_train_plan *plan);
 
 /* What --dtype and the device's kernels mean for the model. */

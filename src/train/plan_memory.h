@@ -10,7 +10,7 @@
 /* The whole of --plan. Collective. */
 enum ddp_status ddp_run_print_plan(struct ddp_run *run);
 
-/* Is there a plan to be made without data? */
+/* Whether a plan is to be made without data. */
 bool ddp_run_lacks_data(const struct ddp_run *run);
 
 /* Opens what stands for them: only its shape is known. */

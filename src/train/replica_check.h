@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * --check-replicas: do all ranks still hold the same parameters? They must, bit for bit; what makes
- * them differ is a fault of memory, of the machine or of a program. */
+ * --check-replicas: whether all ranks still hold the same parameters. They must, bit for bit; what
+ * makes them differ is a fault of memory, of the machine or of a program. */
 #ifndef DDP_TRAIN_REPLICA_CHECK_H
 #define DDP_TRAIN_REPLICA_CHECK_H
 

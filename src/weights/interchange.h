@@ -41,7 +41,7 @@ struct ddp_llmc_model {
     bool bf16;
 };
 
-/* Does a file that begins so look like one, in whatever version and byte order? */
+/* Whether a file that begins so looks like one, in any version and byte order. */
 bool ddp_llmc_model_is(const void *bytes, size_t size);
 
 /* Checks a header against itself and the size of its file.

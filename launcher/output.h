@@ -44,8 +44,8 @@ void output_check_files(const struct output *output);
 /* Whether what the rank writes to standard error is shown. */
 bool output_shows_errors(const struct output *output, int rank);
 
-/* Is the standard error of all ranks shown, and kept nowhere else? Then an error that several ranks
- * find needs to be written by one of them only. */
+/* Whether the standard error of all ranks is shown, and kept nowhere else. Then an error that
+ * several ranks find needs to be written by one of them only. */
 bool output_only_shows_errors(const struct output *output);
 
 /* Bytes that came through ddprun in this attempt, and whether all that a rank writes does. */

@@ -144,7 +144,7 @@ bool nodes_over(const struct nodes *nodes, const struct ddp_wire_op *ops, enum d
 /* The first rank of which one is not over; one that is awaited in any case. */
 int nodes_missing(const struct nodes *nodes, const struct ddp_wire_op *ops);
 
-/* What came for a call: does it belong to the same call, and has it `bytes`? */
+/* Whether what came for a call belongs to the same call and has `bytes`. */
 enum ddp_status nodes_check(struct nodes *nodes, const struct ddp_wire_op *op, uint32_t number,
                             const struct ddp_comm_call *call, size_t bytes);
 

@@ -150,7 +150,7 @@ struct ddp_dataset_source {
 /* The table's rows in turn; NULL after the last. */
 const struct ddp_dataset_source *ddp_dataset_source_at(size_t i);
 
-/* Will ddp_dataset_open() find tokens there? Looks at names and at what files begin with; says
+/* Whether ddp_dataset_open() will find tokens there, by names and the beginnings of files. Reports
  * nothing. */
 bool ddp_dataset_holds_tokens(const char *source, const char *path);
 

@@ -115,8 +115,8 @@ bool ddp_graph_is_finished(const ddp_graph *graph);
  * are sums divided by this number; a global batch is divided by what counts in all of it. 0: the
  * loss is a mean that leaves out nothing. Of a stage: as of the whole graph. */
 int64_t ddp_graph_target_count(const ddp_graph *graph);
-/* Is the loss the output, made of hidden states by an operation with parameters? An exec that
- * trains has it after backward. */
+/* Whether the loss is the output, made of hidden states by an operation with parameters. An exec
+ * that trains has it after backward. */
 bool ddp_graph_outputs_loss(const ddp_graph *graph);
 
 int ddp_graph_parameter_count(const ddp_graph *graph);

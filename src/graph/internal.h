@@ -227,8 +227,8 @@ static inline size_t ddp_tensor_bytes(const ddp_tensor *tensor)
 enum ddp_status ddp_graph_forward_add_norm(ddp_exec *exec, const struct node *sum,
                                            const struct node *norm);
 
-/* Is node n a sum whose rows node n + 1 normalises, to be done in one pass? What n + 1 makes is
- * then made in the step of n. */
+/* Whether node n is a sum whose rows node n + 1 normalises, to be done in one pass. The step of n
+ * then makes what n + 1 makes. */
 bool ddp_graph_fuses(const ddp_graph *graph, int n);
 
 /* Elements of all dimensions but the last: the rows of a matrix whose rows are contiguous. */
@@ -279,8 +279,8 @@ const float *ddp_exec_value_f32(const ddp_exec *exec, const ddp_tensor *tensor);
 const uint16_t *ddp_exec_value_bf16(const ddp_exec *exec, const ddp_tensor *tensor);
 /* Float32 of a parameter or the loss, else of the tensor's dtype; NULL: not needed. */
 void *ddp_exec_gradient(const ddp_exec *exec, const ddp_tensor *tensor);
-/* Is the gradient of inputs[input] added to, because a later operation reads it too and backward
- * has been there, or because it is a parameter's and the exec adds; or is it written? */
+/* Whether the gradient of inputs[input] is added to, because a later operation reads it too and
+ * backward has been there, or because it is a parameter's and the exec adds; else it is written. */
 bool ddp_exec_accumulates(const ddp_exec *exec, const struct node *node, int input);
 /* Whether this forward is that of a recomputation: it leaves statistics alone, and gives the same
  * bits. */

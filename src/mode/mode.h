@@ -175,7 +175,7 @@ struct ddp_mode_apart {
 };
 struct ddp_mode_apart ddp_mode_apart_now(const ddp_mode *mode);
 
-/* Does array i say anything, where workers differ so? Of other workers it does not. */
+/* Whether array i means anything, if workers differ so; other workers' arrays do not. */
 bool ddp_mode_has_state(const ddp_mode *mode, int i, const struct ddp_mode_apart *apart);
 
 /* Copies state array i to or from flat host memory of rank 0, with the weights' offsets. Collective
@@ -199,7 +199,8 @@ enum ddp_status ddp_mode_get_gradients(ddp_mode *mode, int64_t begin, int64_t co
 enum ddp_status ddp_mode_average(ddp_mode *mode);
 
 /* With zero in bf16 on devices each worker has, after a step, the new float32 values of its own
- * slices and of what operations read in float32; of all else it has the bf16 copy. Is it so now? */
+ * slices and of what operations read in float32; of all else it has the bf16 copy. Whether
+ * that is so now. */
 bool ddp_mode_lacks_weights(const ddp_mode *mode);
 /* Gathers the others then; otherwise nothing. Collective. */
 enum ddp_status ddp_mode_complete_weights(ddp_mode *mode);

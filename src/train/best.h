@@ -18,7 +18,7 @@ enum ddp_status ddp_run_check_evaluation(const struct ddp_run *run);
  * evaluation, and sets where the run ends. Collective. */
 enum ddp_status ddp_run_best_open(struct ddp_run *run);
 
-/* From one evaluation to the next; and is there one after this step? */
+/* Steps from one evaluation to the next; and whether one is due after this step. */
 int64_t ddp_run_evaluation_steps(const struct ddp_run *run);
 bool ddp_run_evaluation_due(const struct ddp_run *run, int64_t step);
 

@@ -38,7 +38,7 @@ bool ddp_peft_owns(const char *name);
 enum ddp_status ddp_peft_load(const char *directory, const struct ddp_hf_values *values,
                               size_t count);
 
-/* Can that directory be written? It must not be there, or be empty, or hold adapters.
+/* Whether that directory can be written: it must not exist, or be empty, or hold adapters.
  * DDP_ERR_INVALID, DDP_ERR_IO. */
 enum ddp_status ddp_peft_save_check(const char *directory);
 

@@ -78,6 +78,10 @@ bool cluster_has_reported(const struct job *job, enum suspicion how);
 /* A request to stop after a step, which came as this signal. */
 void cluster_request_stop(struct job *job, int signal);
 
+/* Has another node, just now, asked for that because of the same signal? Whoever sent it sends it
+ * to every ddprun; the next one is another. */
+bool cluster_has_asked(struct job *job, int signal);
+
 /* A signal to ddprun that ends the job, or kills its workers, or is passed on to them. True: it is
  * for all nodes; those that end the job come back through signals_from_node(), or as a request to
  * stop where workers of any node accept that. */

@@ -10,6 +10,7 @@
 /* Exit codes of ddprun's own failures; all others are a worker's. As in env(1), nohup(1) and
  * timeout(1). */
 enum {
+    EXIT_LEFT = 1, /* a rank has ended with 0 while others need it, or without closing the job */
     EXIT_USAGE = 2,
     EXIT_HANG = 124,
     EXIT_LAUNCHER = 125,

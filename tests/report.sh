@@ -61,6 +61,17 @@ for program in 'echo "bad thing" >&2; exit 3' 'exit 0'; do
         env PATH="$work/bin:$PATH" "$report" "$log" -o "$work/failed.html"
     [ ! -e "$work/failed.html" ] || fail "a gnuplot that does: $program: it leaves a page"
 done
+# One that hangs is ended with what it has started.
+count=$((count + 1))
+printf '#!/bin/sh\nsleep 600 &\necho $! >"%s"\nwait\n' "$work/below" >"$work/bin/gnuplot"
+env PATH="$work/bin:$PATH" "$report" "$log" -o "$work/failed.html" >"$work/out" 2>&1 &
+pid=$!
+until_true test -s "$work/below" || fail "a gnuplot that hangs: it does not begin"
+kill -TERM $pid
+wait $pid
+[ $? -eq 143 ] || fail "a gnuplot that hangs: ended by SIGTERM with another status"
+ended() { ! kill -0 "$1" 2>/dev/null || grep -q '^State:.*Z' "/proc/$1/status"; }
+until_true ended "$(cat "$work/below")" || { fail "a gnuplot that hangs: what it has started is left"; kill "$(cat "$work/below")"; }
 
 if command -v gnuplot >/dev/null; then
     "$ddprun" -n 2 trainer $images --global-batch 8 --steps 30 --log "$work/two<&'.jsonl" --trace "$work/trace" --trace-steps 10-20 --quiet ||

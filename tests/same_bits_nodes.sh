@@ -16,6 +16,9 @@ same "mlp: accumulation" "$trainer" $mlp $few --steps 5
 same "mlp: 1 x 4" "$ddprun" -n 4 "$trainer" $mlp $few --steps 5
 same "mlp: 2 x 2" nodes 2 2 "$trainer" $mlp $few --steps 5 --bucket-mb 0.01
 same "mlp: 4 x 1" nodes 4 1 "$trainer" $mlp $few --steps 5
+# Nodes meet, give signs of life and train by clocks that nobody sets.
+jumps() { LD_PRELOAD=$top/.libs/libchaos_faults.so CHAOS_CLOCK=7200 nodes "$@"; }
+same "mlp: 2 x 2, the time of day jumps" jumps 2 2 "$trainer" $mlp $few --steps 5 --log "$work/jumps.json"
 same "mlp: 2 x 2, weights of their own" nodes 2 2 "$trainer" $mlp $few --steps 5 --no-shared-weights --bucket-mb 0.01
 same "mlp: 2 x 2, replicas" nodes 2 2 "$trainer" $mlp $few --steps 5 --zero 0 --check-replicas 1
 same "mlp: 2 x 4" nodes 2 4 "$trainer" $mlp $few --steps 5

@@ -17,7 +17,7 @@
 
 /* What to do where a test set is missing: the end of a message. */
 #define DDP_DATASET_NO_TEST                                                                        \
-    "; or cut a test set off the training data with --val-split 0.1, or train without "            \
+    "; or set some training data aside with --val-split 0.1, or train without "                    \
     "evaluation with --no-eval"
 
 /* What messages call the data of ddp_train_set_data(). */

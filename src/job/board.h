@@ -97,9 +97,12 @@ struct ddp_board_id {
     unsigned char data[DDP_ID_MAX_BYTES];
 };
 
+/* With a hash of it before it: what damage makes of one may take a library of networks down. */
+#define DDP_BOARD_ADDRESS_BYTES (sizeof(uint64_t) + DDP_ADDRESS_MAX_BYTES)
+
 struct ddp_board_address {
     _Alignas(64) struct ddp_board_post post;
-    unsigned char data[DDP_ADDRESS_MAX_BYTES];
+    unsigned char data[DDP_BOARD_ADDRESS_BYTES];
 };
 
 /* Each of `nodes` machines runs `workers` of the job: machine n the ranks from n * workers. A board

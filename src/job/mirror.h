@@ -27,7 +27,7 @@ struct ddp_mirror {
 struct ddp_posted {
     int number;
     uint32_t bytes;
-    unsigned char data[DDP_ADDRESS_MAX_BYTES];
+    unsigned char data[DDP_BOARD_ADDRESS_BYTES];
 };
 
 /* Copies an id, or an address of a rank of this node, that has not been told; false: there is none.

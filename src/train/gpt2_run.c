@@ -64,8 +64,8 @@ enum ddp_status ddp_run_read_config(struct ddp_run *run)
     if (options->export_path && options->load && !fed && !ddp_train_evaluates_only(options) &&
         run->plan.model->x_dtype == DDP_I32)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--export without --data converts a directory of Hugging Face of the Llama "
-                        "kind, and --load %s is none: give --data too, to train",
+                        "--export without --data converts a Hugging Face directory of a "
+                        "Llama-family model, and --load %s is not one: give --data too, to train",
                         options->load);
     if (run->plan.model == &ddp_model_llama)
         return ddp_llama_check_export(run);
@@ -154,7 +154,7 @@ enum ddp_status ddp_run_export(struct ddp_run *run)
         return DDP_OK;
     const int64_t begin = ddp_trace_begin();
     if (writes)
-        ddp_job_report(run->job, "export", run->plan.total_steps);
+        ddp_job_report(run->job, "export", run->step > 0 ? run->step - 1 : 0);
     enum ddp_status status = ddp_run_fetch_weights(run, writes);
     if (status == DDP_OK && writes)
         status = ddp_run_write(run, path, llama ? ddp_llama_write : write_gpt2);

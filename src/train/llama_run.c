@@ -135,8 +135,8 @@ enum ddp_status ddp_llama_check_export(const struct ddp_run *run)
     if (!options->export_path || options->plan || run->plan.rank != 0)
         return DDP_OK;
     if (options->export_format > DDP_EXPORT_HF)
-        return ddp_fail(DDP_ERR_INVALID, "--export-format: a llama is exported in the form of "
-                                         "Hugging Face alone");
+        return ddp_fail(DDP_ERR_INVALID, "--export-format: a llama can only be exported in "
+                                         "Hugging Face's format");
     const struct ddp_hf_export to = export_of(run, options->export_path);
     return lora && !options->merge ? ddp_peft_save_check(to.directory)
                                    : ddp_hf_llama_export_check(&to);

@@ -205,7 +205,7 @@ enum ddp_status ddp_run_save(struct ddp_run *run, const char *path, bool last)
     enum ddp_status status = ddp_mode_average(run->mode);
     const int64_t begin = ddp_trace_begin();
     if (saves)
-        ddp_job_report(run->job, "save", run->step);
+        ddp_job_report(run->job, "save", run->step > 0 ? run->step - 1 : 0);
     if (status == DDP_OK)
         status = ddp_run_fetch_weights(run, saves);
     if (status != DDP_OK || !saves)

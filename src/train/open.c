@@ -47,7 +47,8 @@ static enum ddp_status check_fit(const struct ddp_run *run)
                                       : ": use --model mlp, or cnn or resnet for images");
     if (model == &ddp_model_gpt2 && info->dim_count == 2)
         return ddp_fail(DDP_ERR_INVALID,
-                        "%s has prompts or chats, whose borders the model gpt2 does not know: use "
+                        "%s has prompts or chats, whose boundaries the model gpt2 does not know: "
+                        "use "
                         "--model llama, or lines with a \"text\"",
                         where);
     if (!options->custom && info->float_labels)

@@ -201,10 +201,10 @@ static const struct ddp_option rows[] = {
      .help = "format of --data, if it is not detected: idx, cifar, npy, images, tokens or article"},
     {OPTION_TEXT("val", val, "PATH"), .help = "data for evaluation, if --data has none"},
     {OPTION_CUSTOM_AT("val-split", val_split, read_val_split, "X"),
-     .help = "cut data for evaluation off --data: this share of its samples, such as 0.1, or this "
-             "many"},
+     .help = "set samples of --data aside for evaluation: this share of them, such as 0.1, or "
+             "this many"},
     {OPTION_FLAG("normalize", normalize),
-     .help = "numbers: bring each channel or feature to mean 0 and deviation 1"},
+     .help = "numbers: scale each channel or feature to mean 0 and deviation 1"},
     {OPTION_INT("seq-len", seq_len, 1, 1 << 24, "T"),
      .help = "tokens: length of a sample (default 256)"},
     {OPTION_CHOICE("tokens", tokens, ddp_token_kind_names, "KIND"),
@@ -238,8 +238,8 @@ static const struct ddp_option rows[] = {
     {OPTION_INT("data-size", data_size, 1, 1e9, "N"),
      .help = "article: number of samples, and of numbers in each (default 16)"},
     {OPTION_TEXT("load", load, "PATH"), .example = "--load model.safetensors",
-     .help = "start from these weights: a file from --save, a model of Hugging Face (a directory, "
-             "or a file of GPT-2) or llm.c, a checkpoint, or a directory of checkpoints"},
+     .help = "start from these weights: a file from --save, a Hugging Face model (a directory, or "
+             "a GPT-2 file), one of llm.c, a checkpoint, or a directory of checkpoints"},
     {OPTION_TEXT("save", save, "FILE"), .example = "--save model.safetensors",
      .help = "write the weights to this safetensors file at the end"},
     {OPTION_TEXT("export", export_path, "PATH"), .example = "--export tuned",
@@ -249,8 +249,8 @@ static const struct ddp_option rows[] = {
      .help = "hf (Hugging Face), llmc or llmc-bf16 (default: hf for a FILE.safetensors, llmc for a "
              "FILE.bin)"},
     {OPTION_TEXT("adapters", adapters, "PATH"),
-     .help = "llama: start from these low-rank adapters to the model of --load: a directory of "
-             "PEFT, or a checkpoint or file of a run with --lora"},
+     .help = "llama: start from these low-rank adapters to the model of --load: a PEFT directory, "
+             "or a checkpoint or file of a run with --lora"},
     {OPTION_CHOICE("frozen-dtype", frozen_dtype, file_dtype_names, "TYPE"),
      .help = "llama with --lora: type of the frozen matrices in memory: as loaded (default; fp32 "
              "without --load), fp32 or bf16"},
@@ -270,8 +270,8 @@ static const struct ddp_option rows[] = {
      OPTION_INT("generate", generate, 1, 1e6, "N"), .example = "--generate 200",
      .help = "continue the prompt by N tokens with the gpt2 or llama that --load names"},
     {OPTION_TEXT("prompt", prompt, "TEXT|FILE"),
-     .help = "text to continue, or a file with it; numbers where tokens are neither bytes nor have "
-             "a tokenizer"},
+     .help = "text to continue, or a file with it; numbers if tokens are not bytes and there is "
+             "no tokenizer"},
     {OPTION_REAL("temperature", temperature, 0, 100, "X"),
      .help = "values below 1 favour likely tokens; 0 takes the most likely one (default 0.8)"},
     {OPTION_INT("top-k", top_k, 0, 1e6, "K"),

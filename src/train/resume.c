@@ -459,7 +459,7 @@ static enum ddp_status take_snapshot(struct ddp_run *run)
 enum ddp_status ddp_run_checkpoint(struct ddp_run *run, int64_t step)
 {
     const int64_t start = ddp_clock_ns();
-    ddp_job_report(run->job, "checkpoint", step);
+    ddp_job_report(run->job, "checkpoint", step > 0 ? step - 1 : 0);
     ddp_train_metrics_begin_aside(run->metrics);
     enum ddp_status status = take_snapshot(run);
     if (status == DDP_OK && run->checkpoints)

@@ -231,7 +231,7 @@ bad 2 '--shard-size belongs to --export DIR' $with --shard-size 1M
 bad 2 '--merge: there are no adapters' $with --merge --export "$work/e"
 bad 2 '--shard-size: adapters are exported in one file' $lora --export "$work/e" --shard-size 1M
 bad 2 '--export-dtype: adapters are exported in one file' $lora --export "$work/e" --export-dtype bf16
-bad 2 '--export .*: there is something else than adapters' $lora --export "$work/base"
+bad 2 '--export .*: this directory holds something other than adapters' $lora --export "$work/base"
 bad 2 'but no config.json' $with --export "$work/adapters"
 bad 2 '--export-format: a llama is exported' $with --export "$work/e" --export-format llmc
 bad 2 '--shard-size 10Q: must be a size with its unit' $with --export "$work/e" --shard-size 10Q
@@ -259,7 +259,7 @@ sed "s|$work/base|an/unknown-base|" "$work/adapters/adapter_config.json" >"$work
 bad 2 'their base an/unknown-base is not a directory here' --load "$work/orphans"
 sed 's/"use_dora": false/"use_dora": true/' "$work/adapters/adapter_config.json" >"$work/orphans/adapter_config.json"
 bad 3 'adapters with use_dora are not supported' $with --adapters "$work/orphans"
-bad 2 "--save $work/e/w is inside of the directory of --export" $with --save "$work/e/w" --export "$work/e"
+bad 2 "--save $work/e/w is inside the directory of --export" $with --save "$work/e/w" --export "$work/e"
 cp -r "$work/base" "$work/odd"
 mkfifo "$work/odd/notes"
 bad 4 'odd/notes: cannot read: not a regular file' --load "$work/odd" --export "$work/e" --save "$work/e.safetensors"

@@ -15,7 +15,7 @@ rm -rf "$work/ck/step-00000060"
 $trainer $images --steps 60 --log "$log" --checkpoint "$work/ck" --checkpoint-every 20 --quiet --resume ||
     fail "the second training"
 expect "a restarted run" 0 '^run +accum x1 +60/60 .* 1 +done$' "$report" "$log"
-grep -q 'run.jsonl:[0-9]*: this line was cut off, and is left out' "$work/out" || fail "a restarted run: no word of the line cut off"
+grep -q 'run.jsonl:[0-9]*: this line is truncated and was ignored' "$work/out" || fail "a restarted run: no word of the line cut off"
 grep -q '"event":"checkpoint","step":20,' "$log" || fail "no checkpoint in the log"
 
 # Bad input: one line each, and the exit code of its kind.
@@ -30,15 +30,15 @@ bad "no log" 2 'no log is named' "$report"
 bad "a missing log" 4 'missing.jsonl: cannot read' "$report" "$work/missing.jsonl"
 bad "an empty log" 3 'empty: the file is empty' "$report" "$work/empty"
 bad "the middle of a log" 3 'middle:1: ' "$report" "$work/middle"
-bad "a text" 3 'text:1: no line of a log' "$report" "$work/text"
+bad "a text" 3 'text:1: not a line of a log' "$report" "$work/text"
 bad "another version" 3 'later:1: a log of format 2, and this ddpreport reads format 1' "$report" "$work/later"
 bad "a directory" 4 'images' "$report" "$work/images"
 bad "an unwritable page" 4 'nowhere/a.html' "$report" "$log" -o "$work/nowhere/a.html"
 bad "another kind of picture" 2 'must end in .html, .svg or .png' "$report" "$log" -o "$work/a.gif"
 bad "following a file" 2 'follow needs a terminal' "$report" "$log" --follow
-bad "no trace" 3 'no trace that trainer --trace wrote|no step is in this trace' "$report" "$log" -o "$work/a.svg" --trace "$work/text"
+bad "no trace" 3 'not a trace that trainer --trace wrote|no step is in this trace' "$report" "$log" -o "$work/a.svg" --trace "$work/text"
 head -c $(($(wc -c <"$log") - 30)) "$log" >"$work/cut"
-expect "a log that is cut off" 0 'cut:[0-9]*: this line was cut off' "$report" "$work/cut"
+expect "a log that is cut off" 0 'cut:[0-9]*: this line is truncated' "$report" "$work/cut"
 
 ln -s "$log" "$work/link.html"
 bad "an output that is read" 2 'link.html: this is the file .*run.jsonl, which is read' "$report" "$log" -o "$work/link.html"

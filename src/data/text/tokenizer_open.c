@@ -56,8 +56,7 @@ static enum ddp_status read_vocabulary(ddp_tokenizer *t, const char *file, const
     {
         if (!json_is_integer(id))
             return ddp_fail(DDP_ERR_FORMAT,
-                            "%s: the vocabulary: the id of \"%s\" is not an integer",
-                            file, text);
+                            "%s: the vocabulary: the id of \"%s\" is not an integer", file, text);
         status =
             ddp_vocabulary_add(&t->vocabulary, file, text, strlen(text), json_integer_value(id));
         if (status != DDP_OK)

@@ -439,7 +439,7 @@ static const struct {
     {"{\"model\":", "line 1, column", DDP_ERR_FORMAT},
     {"[]", "it is not a JSON object", DDP_ERR_FORMAT},
     {"{}", "it has no model", DDP_ERR_FORMAT},
-    {MODEL("\"type\":\"WordPiece\""), "the kind \"WordPiece\" are not supported",
+    {MODEL("\"type\":\"WordPiece\""), "of type \"WordPiece\" are not supported",
      DDP_ERR_UNSUPPORTED},
     {MODEL("\"type\":\"Unigram\""), "\"Unigram\"", DDP_ERR_UNSUPPORTED},
     {MODEL("\"dropout\":0.1"), "dropout in the model", DDP_ERR_UNSUPPORTED},

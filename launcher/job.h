@@ -98,7 +98,7 @@ void job_decide(struct job *job, int exit_code);
 /* Sends a signal to all workers that run, and to what they have started in their groups. */
 void job_signal(const struct job *job, int signal);
 
-/* Do workers stop after a step when the board asks for it? Then they need no signal. */
+/* Whether workers stop after a step when the board asks for it; then they need no signal. */
 bool job_accepts_stop(const struct job *job);
 
 /* Asks for that, in this attempt and in later ones. */

@@ -73,7 +73,7 @@ static enum ddp_status nothing_started(struct job *job)
 {
     char name[32];
     const bool stops = asks_to_stop(job, job->late_signal);
-    ddp_log(DDP_LOG_INFO, "%s: not all nodes have come yet; nothing was started",
+    ddp_log(DDP_LOG_INFO, "%s: not all nodes have joined yet; nothing was started",
             report_signal_name(job->late_signal, name, sizeof name));
     job->exit_code = stops ? ddp_status_exit_code(DDP_ERR_PREEMPTED) : 128 + job->late_signal;
     return stops ? DDP_ERR_PREEMPTED : DDP_ERR_ABORTED;

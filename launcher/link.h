@@ -180,8 +180,8 @@ const struct link_status *link_status(const struct link *link, int node);
 /* When a node was heard last, by ddp_clock_ns(). */
 int64_t link_heard_ns(const struct link *link, int node);
 
-/* Is the node's connection up? Of ourselves: true. Elsewhere than on node 0, others than node 0
- * count as up while node 0 is. */
+/* Whether the node's connection is up; our own is. Except on node 0, nodes other than 0 count as up
+ * while node 0 is. */
 bool link_node_alive(const struct link *link, int node);
 
 /* The host name that a node gave, all nodes know all. Control characters are escaped. */

@@ -51,7 +51,7 @@ bool connection_put(struct connection *connection, uint32_t kind, const void *da
 /* Sends as much of the queue as goes now. */
 void connection_flush(struct connection *connection);
 
-/* Does something wait to be sent? */
+/* Whether something waits to be sent. */
 bool connection_waits(const struct connection *connection);
 
 /* Sends the rest and waits for the peers to close, at most half a second; then closes all. A socket

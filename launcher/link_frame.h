@@ -106,7 +106,7 @@ struct frame {
     const unsigned char *data; /* not aligned */
 };
 
-/* May a frame of this kind have so many bytes? */
+/* Whether a frame of this kind may have so many bytes. */
 bool frame_size_fits(uint32_t kind, size_t bytes);
 
 /* Takes a frame from the beginning of `bytes` bytes. FRAME_NONE: it is not whole yet; *wanted

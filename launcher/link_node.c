@@ -22,7 +22,7 @@
 #define RETRY_MS   50
 #define CONNECT_MS 2000                /* then another address is tried */
 #define PORTS_MS   2000                /* the same where another port may be node 0's */
-#define SILENT     2                   /* so often nothing comes from what is no ddprun */
+#define SILENT     2                   /* so often nothing comes from what is not ddprun */
 #define LOOK_UP_NS INT64_C(2000000000) /* between two looks at a name */
 #define TELL_NS    INT64_C(5000000000) /* until the user hears what we wait for */
 
@@ -135,10 +135,10 @@ static enum ddp_status no_ddprun(struct trying *t, const struct connection *conn
     ddp_text_clean(said, sizeof said, (const char *)connection->in + connection->in_start,
                    bytes < 40 ? bytes : 40);
     if (!only_one(t) || connection->phase != PHASE_HELLO)
-        return try_again(t, "what answers there is no ddprun: it says %s", said);
+        return try_again(t, "what answers there is not ddprun: it says %s", said);
     return ddp_fail(
         DDP_ERR_MISMATCH,
-        "node %d: what answers at %s is no ddprun: it says %s; give a port that is free on "
+        "node %d: what answers at %s is not ddprun: it says %s; give a port that is free on "
         "node 0 to all nodes with --master-port",
         t->setup->node, t->shown, said);
 }
@@ -150,7 +150,7 @@ static enum ddp_status no_answer(struct trying *t, const struct connection *conn
         return ddp_fail(
             DDP_ERR_IO,
             "node %d: what listens at %s takes connections, but has not answered for %g s: "
-            "if it is no ddprun, give a port that is free on node 0 to all nodes with "
+            "if it is not ddprun, give a port that is free on node 0 to all nodes with "
             "--master-port",
             t->setup->node, t->shown, SILENT * t->answer_seconds);
     return try_again(t, "it takes connections, but does not answer");

@@ -106,7 +106,7 @@ static void forget(struct joining *j, struct stranger *stranger)
 static void drop(struct joining *j, struct stranger *stranger, const char *why)
 {
     ddp_log(j->stranger_told ? DDP_LOG_DEBUG : DDP_LOG_WARNING,
-            "dropped a connection from %s, which is no ddprun of this job: %s%s", stranger->from,
+            "dropped a connection from %s, which is not a ddprun of this job: %s%s", stranger->from,
             why, j->stranger_told ? "" : " (further ones are not reported)");
     j->stranger_told = true;
     forget(j, stranger);

@@ -206,7 +206,7 @@ static const char *read_rdzv_backend(void *destination, const char *value)
     (void)destination;
     return strcmp(value, "static") == 0 || strcmp(value, "c10d") == 0
                ? NULL
-               : "ddprun needs no rendezvous server, also not for several nodes: leave it out";
+               : "ddprun needs no rendezvous server, even for several nodes: leave it out";
 }
 
 /* Reads ",name=number" pairs after the kind of a fault. */
@@ -222,7 +222,7 @@ static const char *read_fault_parts(struct ddp_board_fault *fault, char *parts)
             return "must be like kill:rank=1,step=7";
         *equals = 0;
         if (strcmp(part, "rank") == 0) {
-            fault->rank = (int32_t)number; /* plan.c looks whether there is such a rank */
+            fault->rank = (int32_t)number; /* launch_plan.c checks that there is such a rank */
             part_is = RANK;
         } else if (strcmp(part, "step") == 0) {
             if (number == 0)
@@ -326,7 +326,7 @@ const struct ddp_option settings_table[] = {
      .help = "number of nodes, with one ddprun on each (default: the tasks of srun or mpirun that "
              "started this ddprun, one a node; else 1)"},
     {OPTION_CUSTOM_AT("node-rank", node_rank, read_node_rank, "R"), .environment = "PET_NODE_RANK",
-     .help = "which of the nodes this is, from 0 (default: as srun or mpirun says)"},
+     .help = "rank of this node, from 0 (default: as srun or mpirun says)"},
     {OPTION_TEXT("master-addr", master_addr, "ADDRESS"), .environment = "PET_MASTER_ADDR",
      .help = "name or address of node 0, where the other nodes find it; on one machine MASTER_ADDR "
              "of the workers (default 127.0.0.1)"},
@@ -347,7 +347,7 @@ const struct ddp_option settings_table[] = {
          "a file with the secret that the ddpruns of a job prove to each other, readable by its "
          "owner only; also DDPRUN_KEY"},
     {OPTION_FLAG("insecure-link", insecure_link),
-     .help = "let the ddpruns link up without any secret: whoever reaches the port can join"},
+     .help = "let the ddpruns link up without a secret: anyone who reaches the port can join"},
     {OPTION_FLAG("explain-launch", explain_launch),
      .help = "print which launcher was found, from which variables, and how the nodes would link "
              "up; start nothing"},

@@ -96,7 +96,7 @@ enum ddp_status settings_read(struct settings *settings, int argc, char *const *
  * error, 3 both. NULL names none. */
 int settings_streams(const char *text, int rank);
 
-/* Does --local-ranks-filter let the rank be shown? */
+/* Whether --local-ranks-filter shows the rank. */
 bool settings_shown(const struct settings *settings, int rank);
 
 void settings_help(FILE *out);

@@ -25,7 +25,7 @@ void signals_from_node(struct job *job, const char *node, int signal, bool kills
 /* Ends all workers of this node because of a signal, or kills them. */
 void signals_end_workers(struct job *job, int signal, bool kills);
 
-/* Is it one that ends the job? */
+/* Whether it ends the job. */
 bool signals_end_job(const struct job *job, int signal);
 
 #endif

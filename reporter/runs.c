@@ -145,8 +145,8 @@ static enum ddp_status write_page(const struct settings *settings, const struct 
     table_free(&table);
     page_paragraph(&page,
                    "Strong lines are running means, pale ones the values themselves. Dots are "
-                   "evaluations on the test set, strokes on the lower axis checkpoints, "
-                   "broken vertical lines restarts.");
+                   "evaluations on the test set, ticks on the lower axis checkpoints, dashed "
+                   "vertical lines restarts.");
     for (int panel = 0; status == DDP_OK && panel < PANELS; panel++) {
         status = curves_draw(curves, (enum panel)panel, PLOT_SVG, 1000, 320, &picture);
         if (status == DDP_OK && picture)

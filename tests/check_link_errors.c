@@ -207,7 +207,7 @@ START_TEST(a_port_of_another_program)
     pthread_join(nodes[1].thread, NULL);
     if (_i == 0)
         expect_error(1, DDP_ERR_MISMATCH,
-                     "is no ddprun: it says SSH-2.0-OpenSSH_9.2\\x0d\\x0a; give a port that is "
+                     "is not ddprun: it says SSH-2.0-OpenSSH_9.2\\x0d\\x0a; give a port that is "
                      "free on node 0 to all nodes with --master-port");
     else
         expect_error(1, DDP_ERR_IO, "takes connections, but has not answered for 0.4 s: if");

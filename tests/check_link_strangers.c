@@ -67,7 +67,7 @@ START_TEST(strangers_are_dropped)
     ck_assert_uint_lt(sent, 64 << 20);
     ck_assert(nodes[1].milliseconds < 3000);
     ck_assert(nodes[2].milliseconds < 3000);
-    expect_message("dropped a connection from 127.0.0.1, which is no ddprun of this job: ");
+    expect_message("dropped a connection from 127.0.0.1, which is not a ddprun of this job: ");
     for (int i = 0; i < SILENT; i++)
         close(silent[i]);
     close(other);

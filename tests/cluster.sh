@@ -319,7 +319,7 @@ for signal in USR1 TERM INT; do
 done
 waits_alone TERM
 ends 'TERM, and the other node does not come' 75 0
-grep -q '^ddprun: SIGTERM: not all nodes have come yet; nothing was started' "$tmp/err0" || wrong 'TERM, and no other node: not said'
+grep -q '^ddprun: SIGTERM: not all nodes have joined yet; nothing was started' "$tmp/err0" || wrong 'TERM, and no other node: not said'
 
 # One of those that have come is asked: the others hear it.
 new_job

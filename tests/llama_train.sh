@@ -258,7 +258,7 @@ sed "s|$work/base|an/unknown-base|" "$work/adapters/adapter_config.json" >"$work
 bad 2 'their base an/unknown-base is not a directory here' --load "$work/orphans"
 sed 's/"use_dora": false/"use_dora": true/' "$work/adapters/adapter_config.json" >"$work/orphans/adapter_config.json"
 bad 3 'adapters with use_dora are not supported' $with --adapters "$work/orphans"
-bad 2 "--save $work/e/w is inside of the directory of --export" $with --save "$work/e/w" --export "$work/e"
+bad 2 "--save $work/e/w is inside the directory of --export" $with --save "$work/e/w" --export "$work/e"
 cp -r "$work/base" "$work/odd"
 mkfifo "$work/odd/notes"
 bad 4 'odd/notes: cannot read: not a regular file' --load "$work/odd" --export "$work/e" --save "$work/e.safetensors"

@@ -175,7 +175,7 @@ echo "127.0.1.1 trap.test" >"$work/hosts"
 echo "mount --bind $work/hosts /etc/hosts && exec \"\$@\"" >"$work/trapped"
 if unshare --mount sh "$work/trapped" true 2>/dev/null; then
     trap_test="--insecure-link --explain-launch --nnodes 2 --master-addr trap.test"
-    expect "the trap on another node" 0 'Take trap.test out of the line with 127.0.1.1 in /etc/hosts, or give --master-addr' \
+    expect "the trap on another node" 0 'Remove trap.test from the line with 127.0.1.1 in /etc/hosts, or give --master-addr' \
         unshare --mount sh "$work/trapped" "$ddprun" $trap_test --node-rank 1
     expect "the trap on node 0" 0 'trap.test is 127.0.1.1 here: that is this machine itself' \
         unshare --mount sh "$work/trapped" "$ddprun" $trap_test --node-rank 0

@@ -125,7 +125,7 @@ expect "tokens" 2 '--predict: the model gpt2 predicts the next token' $t --data 
 expect "a model of tokens, evaluated" 0 '^test accuracy' "$ddprun" -n 2 $t $gpt2 --eval-only -v --load "$work/gpt2"
 grep '^test accuracy' "$work/out" | cmp - "$work/told" || fail "tokens: other figures than in training"
 expect "a linear model" 0 '' $t --model article --epochs 1 --save "$work/article"
-expect "no classes" 2 'the model article tells no classes apart' $t --load "$work/article" --predict "$work/p.csv"
+expect "no classes" 2 'the model article does not predict classes' $t --load "$work/article" --predict "$work/p.csv"
 mkdir "$work/d.csv"
 expect "a directory" 4 'd.csv: cannot write: it is a directory' $t $no --load "$work/w" --predict "$work/d.csv"
 expect "--no-eval" 2 '--eval-only and --no-eval exclude each other' $t $no --load "$work/w" --eval-only --no-eval

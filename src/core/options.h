@@ -98,7 +98,7 @@ enum ddp_status ddp_options_set(const struct ddp_option *table, void *destinatio
                                 struct ddp_options_given *given, const char *name,
                                 const char *value);
 
-/* Was the option of this name, which the table has, given? */
+/* Whether the option of this name, which the table has, was given. */
 bool ddp_options_given(const struct ddp_option *table, const struct ddp_options_given *given,
                        const char *name);
 

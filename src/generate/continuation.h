@@ -40,7 +40,7 @@ void ddp_continuation_close(struct ddp_continuation *c);
 
 /* From the prompt on; before the first token and before each repetition. */
 void ddp_continuation_begin(struct ddp_continuation *c);
-/* Is any sample still without its end? */
+/* Whether any sample is still without its end. */
 bool ddp_continuation_goes_on(const struct ddp_continuation *c);
 /* One more token for each sample that has not ended. Statuses of ddp_generator_next(). */
 enum ddp_status ddp_continuation_next(struct ddp_continuation *c);

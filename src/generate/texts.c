@@ -31,8 +31,7 @@ static enum ddp_status open_in(ddp_tokenizer **tokenizer, const char *directory,
     ddp_log_exchange(before);
     if (status == DDP_ERR_UNSUPPORTED) {
         if (tell)
-            ddp_log(DDP_LOG_WARNING, "%s: texts cannot be encoded, files of tokens can be used",
-                    said);
+            ddp_log(DDP_LOG_WARNING, "%s: texts cannot be encoded; token files can be used", said);
         return DDP_OK;
     }
     return status == DDP_OK ? status : ddp_fail(status, "%s", said);

@@ -256,7 +256,7 @@ enum ddp_status ddp_board_create(struct ddp_board *board, int *fd,
 /* Makes the empty memfd for the heap, close-on-exec. */
 enum ddp_status ddp_board_create_heap(struct ddp_board *board, int *fd);
 
-/* Is the descriptor that heap, and no other file? */
+/* Whether the descriptor is that heap, and not another file. */
 bool ddp_board_is_heap(const struct ddp_board *board, int fd);
 
 /* Maps the board behind an inherited descriptor after checking that it is one. DDP_ERR_INVALID says

@@ -151,8 +151,8 @@ static enum ddp_status read_adapters(struct ddp_load *load, bool tell)
         status = ddp_train_weights_model(load->saved, &model, &config);
     if (status == DDP_OK && (!model || ddp_model_adapters(model, &config) == 0))
         status = ddp_fail(DDP_ERR_INVALID,
-                          "--adapters: %s does not say that it holds adapters: name a directory "
-                          "of PEFT, or a checkpoint or file that a run with --lora wrote",
+                          "--adapters: %s does not say that it holds adapters: name a PEFT "
+                          "directory, or a checkpoint or file that a run with --lora wrote",
                           load->saved);
     if (status == DDP_OK)
         load->peft.lora = *model->lora(&config.own);
@@ -186,8 +186,8 @@ enum ddp_status ddp_load_open(struct ddp_load *load, const struct ddp_train_opti
     enum ddp_status status = ddp_load_find(load, options, tell);
     if (status == DDP_OK && options->adapters && !load->directory)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--adapters %s: name the model that they belong to, a "
-                        "directory of Hugging Face, with --load",
+                        "--adapters %s: name the model that they belong to, a Hugging Face "
+                        "directory, with --load",
                         options->adapters);
     if (status == DDP_OK && load->directory && !options->custom)
         status = open_llama(load, NULL, tell);
@@ -307,8 +307,8 @@ enum ddp_status ddp_load_choose_model(const struct ddp_load *load,
     if (ddp_train_given(options, "lora") && load->model && load->model->lora && load->file &&
         !load->directory)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--lora: %s is a file of weights, and adapters begin on a directory of "
-                        "Hugging Face: write one with --export DIR at the end of its training",
+                        "--lora: %s is a file of weights, and adapters need a Hugging Face "
+                        "directory: write one with --export DIR at the end of its training",
                         load->file);
     if (ddp_train_given(options, "frozen-dtype") && !load->adapters &&
         !ddp_train_given(options, "lora"))

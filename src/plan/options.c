@@ -242,8 +242,8 @@ static const struct ddp_option rows[] = {
     {OPTION_TEXT("val", val, "PATH"), .scope = DDP_OF_DATA, .excludes = "val-split",
      .help = "data for evaluation, if --data has none"},
     {OPTION_CUSTOM_AT("val-split", val_split, read_val_split, "X"),
-     .help = "cut data for evaluation off --data: this share of its samples, such as 0.1, or this "
-             "many"},
+     .help = "set samples of --data aside for evaluation: this share of them, such as 0.1, or "
+             "this many"},
     {OPTION_FLAG("normalize", normalize),
      .help = "numbers: bring each channel or feature to mean 0 and deviation 1"},
     {OPTION_INT("seq-len", seq_len, 1, 1 << 24, "T"), .scope = DDP_OF_DATA | DDP_OF_TOKENS,

@@ -138,7 +138,7 @@ enum {
 /* The table of all options, with those of the models. Ends in a row without a name. */
 const struct ddp_option *ddp_train_option_table(void);
 
-/* Was the option of this name, which there is, given? */
+/* Whether the option of this name, which must exist, was given. */
 bool ddp_train_given(const struct ddp_train_options *options, const char *name);
 
 /* The first given option with one of these scopes; NULL: none is. */
@@ -152,7 +152,7 @@ const union ddp_model_own *ddp_train_model_own(const struct ddp_train_options *o
 
 void ddp_train_options_default(struct ddp_train_options *options);
 
-/* Will a run with these options stop on request, with a checkpoint? */
+/* Whether a run with these options stops on request, with a checkpoint. */
 bool ddp_train_options_accept_stop(const struct ddp_train_options *options);
 
 /* What a run will do. */
@@ -195,7 +195,7 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
                                        const struct ddp_train_options *options, const ddp_job *job,
                                        bool launched);
 
-/* Does a shorter last batch of an epoch come up in the run? */
+/* Whether the run has a shorter last batch in an epoch. */
 bool ddp_train_plan_has_tail(const struct ddp_train_plan *plan);
 
 /* What --dtype and the device's kernels mean for the model. */

@@ -206,7 +206,7 @@ static enum ddp_status skip_empty(struct ddp_run *run, int64_t step)
     if (says)
         (void)ddp_fail(DDP_ERR_INVALID,
                        "no label counts in any step up to step %" PRId64
-                       ": all of them are masked; look at how the data were made",
+                       ": all of them are masked; check how the data were made",
                        step + 1);
     enum ddp_status status = ddp_comm_barrier(run->comm); /* no rank ends the job before */
     if (status == DDP_OK)

@@ -110,8 +110,8 @@ static enum ddp_status check_pair(const struct output *one, const struct output 
                         one->option, other->option, other->path);
     if (is_inside(other, one))
         return ddp_fail(DDP_ERR_INVALID,
-                        "%s %s is inside of the directory of %s, which is written as a whole: name "
-                        "a place outside",
+                        "%s %s is inside the directory of %s, which is written as a whole: name a "
+                        "place outside",
                         other->option, other->path, one->option);
     return DDP_OK;
 }

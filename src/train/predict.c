@@ -474,7 +474,7 @@ enum ddp_status ddp_run_check_prediction(const struct ddp_run *run)
                         "--generate, or --eval-only for its loss",
                         model->name);
     if (options->predict && !options->custom && !model->labels)
-        return ddp_fail(DDP_ERR_INVALID, "--predict: the model %s tells no classes apart",
+        return ddp_fail(DDP_ERR_INVALID, "--predict: the model %s does not predict classes",
                         model->name);
     return DDP_OK;
 }

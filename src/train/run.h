@@ -83,7 +83,7 @@ void ddp_run_extension_print(const struct ddp_run *run);
 #define DDP_FACT_SCHEDULE "schedule"
 #define DDP_FACT_EXTENDED "extended"
 
-/* Is a checkpoint to be written after `step` steps? The same on all ranks.
+/* Whether a checkpoint is to be written after `step` steps. The same on all ranks.
  *   last  the run ends here */
 bool ddp_run_checkpoint_due(const struct ddp_run *run, int64_t step, bool last);
 

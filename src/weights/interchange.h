@@ -11,8 +11,8 @@
 
 /* --- Hugging Face: GPT2LMHeadModel or GPT2Model ----------------------------------------------- */
 
-/* Does the file have a GPT-2's tensors in a form other than ours: with the prefix, with transposed
- * matrices, of another dtype, or with buffers that are not weights? */
+/* Whether the file has a GPT-2's tensors in a form other than ours: with the prefix, with
+ * transposed matrices, of another dtype, or with buffers that are not weights. */
 bool ddp_hf_gpt2_is(const ddp_safetensors *file);
 
 /* The shape of the GPT-2 in a file, from its tensors; heads 0, which they do not determine. false:
@@ -43,7 +43,7 @@ struct ddp_llmc_model {
     bool bf16;
 };
 
-/* Does a file that begins so look like one, in whatever version and byte order? */
+/* Whether a file that begins so looks like one, in any version and byte order. */
 bool ddp_llmc_model_is(const void *bytes, size_t size);
 
 /* Checks a header against itself and the size of its file.

@@ -209,7 +209,7 @@ static enum ddp_status save(const char *path, bool bf16, const ddp_graph *graph,
     if (!ddp_gpt2_shape_of(&model.shape, graph) || heads < 1)
         return ddp_fail(DDP_ERR_INVALID,
                         "%s: llm.c's model files have the weights of a GPT-2, and the model is "
-                        "none",
+                        "not one",
                         path);
     model.padded = (int64_t)ddp_align_up((size_t)model.shape.vocabulary, PADDING);
     void *piece = ddp_array_alloc((size_t)PIECE_VALUES, sizeof(float));

@@ -405,9 +405,9 @@ struct ddp_model_shape {
     enum ddp_dtype dtype;          /* of a sample: DDP_F32, or DDP_I32 for tokens */
     int dim_count;                 /* of one sample */
     int64_t dims[DDP_TENSOR_DIMS]; /* (C,H,W) of images, (T) of tokens */
-    int64_t classes;     /* labels are 0 .. classes-1; of tokens the vocabulary; 0: they are
+    int64_t classes;            /* labels are 0 .. classes-1; of tokens the vocabulary; 0: they are
                             numbers, or there are none */
-    int64_t label_count; /* labels of one sample: 1, or T of tokens; 0: none */
+    int64_t label_count;        /* labels of one sample: 1, or T of tokens; 0: none */
     enum ddp_dtype label_dtype; /* DDP_I32 of classes, DDP_F32 of targets that are numbers */
 };
 

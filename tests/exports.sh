@@ -99,9 +99,11 @@ if [ "$space" != none ]; then
 mount -t tmpfs -o size=9m none "$0" || exit 99
 fill=$0/fill log=$2
 shift 2
-{ while read -r line; do case $line in *'"step"'*) head -c 20m /dev/zero >"$fill"; cat >/dev/null ;; esac; done <"$log" 2>/dev/null; } &
-"$@" --log "$log"
+exec 9<>"$log" # there is a reader from now on, however late the one below comes
+{ while read -r line; do case $line in *'"step"'*) head -c 20m /dev/zero >"$fill"; cat >/dev/null ;; esac; done <"$log" 2>/dev/null; } 9>&- &
+"$@" --log "$log" 9>&-
 code=$?
+exec 9>&-
 wait
 exit $code
 END

@@ -84,11 +84,11 @@ enum ddp_status ddp_planned_check_evaluation(const struct ddp_planned *planned)
     if (planned->options->own_data)
         return ddp_fail(DDP_ERR_INVALID,
                         "--%s: there is nothing to evaluate on, because this program has no test "
-                        "data: cut some off with --val-split",
+                        "data: set some aside with --val-split",
                         option);
     return ddp_fail(DDP_ERR_INVALID,
                     "--%s: there is nothing to evaluate on, because %s has no test set: name one "
-                    "with --val, or cut one off with --val-split",
+                    "with --val, or set some data aside with --val-split",
                     option, ddp_dataset_where(data));
 }
 

@@ -245,7 +245,7 @@ static const struct ddp_option rows[] = {
      .help = "set samples of --data aside for evaluation: this share of them, such as 0.1, or "
              "this many"},
     {OPTION_FLAG("normalize", normalize),
-     .help = "numbers: bring each channel or feature to mean 0 and deviation 1"},
+     .help = "numbers: scale each channel or feature to mean 0 and deviation 1"},
     {OPTION_INT("seq-len", seq_len, 1, 1 << 24, "T"), .scope = DDP_OF_DATA | DDP_OF_TOKENS,
      .help = "tokens: length of a sample (default 256)"},
     {OPTION_CHOICE("tokens", tokens, ddp_token_kind_names, "KIND"),

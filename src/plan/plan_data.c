@@ -30,7 +30,7 @@ enum ddp_status ddp_planned_check_fit(const struct ddp_planned *planned)
                                       : ": use --model mlp, or cnn or resnet for images");
     if (model->context && !model->borders && info->dim_count == 2)
         return ddp_fail(DDP_ERR_INVALID,
-                        "%s has prompts or chats, whose borders the model %s does not know: use "
+                        "%s has prompts or chats, whose boundaries the model %s does not know: use "
                         "--model llama, or lines with a \"text\"",
                         where, model->name);
     if (!options->custom && info->float_labels)

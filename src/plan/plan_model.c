@@ -56,8 +56,8 @@ enum ddp_status ddp_planned_read_config(struct ddp_planned *planned)
     if (options->export_path && options->load && !fed && !ddp_train_evaluates_only(options) &&
         planned->plan.model->x_dtype == DDP_I32)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--export without --data converts a directory of Hugging Face of the Llama "
-                        "kind, and --load %s is none: give --data too, to train",
+                        "--export without --data converts a Hugging Face directory of a "
+                        "Llama-family model, and --load %s is not one: give --data too, to train",
                         options->load);
     if (planned->plan.model == &ddp_model_llama)
         return ddp_planned_check_llama(planned);

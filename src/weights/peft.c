@@ -178,7 +178,7 @@ static enum ddp_status open_target(ddp_staged_directory **directory, const char 
         return status;
     ddp_staged_directory_close(*directory);
     return ddp_fail(DDP_ERR_INVALID,
-                    "--export %s: there is something else than adapters in this directory: "
+                    "--export %s: this directory holds something other than adapters: "
                     "name another one, or add merge to write the whole model",
                     path);
 }

@@ -6,7 +6,7 @@
 #ifndef DDP_BENCH_ALLREDUCE_LOOP_H
 #define DDP_BENCH_ALLREDUCE_LOOP_H
 
-#include "median.h"
+#include "bench/median.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  */
 #include "config.h"
 
-#include "allreduce_loop.h"
+#include "bench/allreduce_loop.h"
 
 #include <mpi.h>
 

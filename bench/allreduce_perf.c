@@ -288,7 +288,8 @@ int main(int argc, char **argv)
     int fd = mkstemp(program);
     if (fd >= 0)
         close(fd);
-    snprintf(command, sizeof command, "mpicc -O2 -I'" BENCH_BUILD "' -o %s '%s' 2>/dev/null",
+    snprintf(command, sizeof command,
+             "mpicc -O2 -I'" BENCH_BUILD "' -I'" BENCH_SOURCE "/..' -o %s '%s' 2>/dev/null",
              program, s.mpi_source);
     bool mpi = fd >= 0 && system("command -v mpirun >/dev/null 2>&1") == 0 && system(command) == 0;
     bool good = true;

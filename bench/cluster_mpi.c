@@ -3,7 +3,7 @@
  * Open MPI's side of bench/cluster, which compiles it with mpicc and starts it with mpirun. */
 #include "config.h"
 
-#include "cluster_loop.h"
+#include "bench/cluster_loop.h"
 
 #include <mpi.h>
 

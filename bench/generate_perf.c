@@ -11,7 +11,7 @@
 #include "graph/exec.h"
 #include "kernels/cpu/vmath.h"
 #include "model/gpt2.h"
-#include "train/generate.h"
+#include "generate/generate.h"
 
 #include <stdio.h>
 #include <string.h>

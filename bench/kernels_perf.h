@@ -15,6 +15,7 @@ struct device_bench {
     ddp_device *device;
     const struct ddp_kernels *kernels;
     void *stream;
+    double round_seconds;           /* of calls that are timed together, at least */
     int64_t count;                  /* floats of each array */
     float *memory[BENCH_ARRAYS];    /* numbers from -1 to 1; BENCH_SQUARES from 0 to 2 */
     uint16_t *halves[BENCH_HALVES]; /* bf16, where the device has operations on it: from -1 to 1,

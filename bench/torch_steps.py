@@ -3,7 +3,7 @@
 """Training steps of one of the trainer's models in the PyTorch of this Python, for bench/run.
 
 usage: torch_steps.py gpt2|mlp|resnet [--steps N] [--threads N] [--batch N] [--dtype fp32|bf16] [--nhwc]
-                      [--weights MODEL.bin --tokens TOKENS.bin]
+                      [--compile] [--weights MODEL.bin --tokens TOKENS.bin]
        torchrun --nproc-per-node N torch_steps.py mlp ...          (DistributedDataParallel, gloo)
 
 Prints one JSON object: milliseconds and loss of each step, when the first ended (CLOCK_MONOTONIC), peak memory in KiB.
@@ -130,6 +130,7 @@ def main():
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--nhwc", action="store_true")
+    parser.add_argument("--compile", action="store_true", help="model and loss as one function of torch.compile")
     parser.add_argument("--weights")
     parser.add_argument("--tokens")
     args = parser.parse_args()
@@ -141,14 +142,20 @@ def main():
         torch.distributed.init_process_group("gloo")
         model = nn.parallel.DistributedDataParallel(model)
     cast = torch.autocast("cpu", torch.bfloat16) if args.dtype == "bf16" else contextlib.nullcontext()
+
+    def loss_of(x, labels):
+        y = model(x)
+        return functional.cross_entropy(y.view(-1, y.shape[-1]), labels)
+
+    if args.compile:
+        loss_of = torch.compile(loss_of)
     milliseconds, losses, first_end = [], [], 0.0
     for step in range(args.steps):
         begin = time.monotonic()
         x, labels = batch(step)
         optimizer.zero_grad()
         with cast:
-            y = model(x)
-            loss = functional.cross_entropy(y.view(-1, y.shape[-1]), labels)
+            loss = loss_of(x, labels)
         loss.backward()
         optimizer.step()
         losses.append(loss.item())

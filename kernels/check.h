@@ -23,7 +23,7 @@ enum ddp_status ddp_check_dtype(const char *operation, enum ddp_dtype dtype);
 }
 #endif
 
-/* Flat arrays. `given`: are they there? They need not be for 0 elements. */
+/* Flat arrays. `given`: whether they are there, which 0 elements do not need. */
 static inline enum ddp_status ddp_check_elements(const char *operation, int64_t count, bool given,
                                                  enum ddp_dtype dtype)
 {

@@ -13,7 +13,7 @@ struct ddp_ema {
     int64_t count;
     float momentum; /* PyTorch's: 0.1 keeps nine tenths */
     float scale;
-    const struct ddp_clipped *clipped; /* of the device: is there a step? NULL: yes */
+    const struct ddp_clipped *clipped; /* of the device: whether there is a step; NULL: yes */
     const float *sum;                  /* (n) */
     float *running;                    /* (n) in and out */
 };

@@ -36,8 +36,8 @@ struct ddp_embedding_backward {
     bool accumulate_dwpe;  /* likewise */
 };
 
-/* All but the tokens themselves, which may be on a device. `wanted`: does the pass use positions?
- */
+/* All except the tokens themselves, which may be on a device. `wanted`: whether the pass uses
+ * positions. */
 static inline enum ddp_status ddp_embedding_check(const char *operation, int64_t batch,
                                                   int64_t length, int64_t features,
                                                   int64_t vocabulary, bool wanted,

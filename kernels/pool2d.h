@@ -51,7 +51,7 @@ struct ddp_avg_pool2d_backward {
     bool accumulate_dx;
 };
 
-/* `given`: are the arrays there? They need not be for a batch of 0. */
+/* `given`: whether the arrays are there, which a batch of 0 does not need. */
 static inline enum ddp_status ddp_pool2d_check(const struct ddp_pool2d_shape *s, bool given,
                                                bool max, enum ddp_dtype dtype)
 {

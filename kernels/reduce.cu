@@ -62,7 +62,11 @@ template <typename T, int OP> struct reduce_elements {
                 }
             }
         }
+#ifdef __CUDACC__
         ddp_pack<T, W> result;
+#else
+        ddp_pack<T, W> result = {}; /* gcc 14 does not see that some level is full */
+#endif
         bool any = false;
 #pragma unroll
         for (int l = 0; l < LEVELS; l++)

@@ -46,7 +46,7 @@ static void add_process(void *arg, int proc, const char *name)
         .pid = atoi(name),
         .parent = parent,
         .owner = UNKNOWN,
-        .debugged = state == 't',
+        .state = state,
         .ticks = (int64_t)user + (int64_t)system + user_children + system_children,
     };
 }
@@ -78,8 +78,10 @@ static int owner_of(const struct job *job, struct process *process, int depth)
     return process->owner;
 }
 
-/* Adds up the time of each worker's processes, and counts them. */
-static void add_up(const struct job *job, int64_t *ticks, int64_t *counts, bool *debugged)
+/* Adds up the time of each worker's processes, and counts them. One that could run, and gets no
+ * processor because others have them, is busy too. */
+static void add_up(const struct job *job, int64_t *ticks, int64_t *counts, bool *busy,
+                   bool *debugged)
 {
     struct process *self = find(&job->activity, getpid());
     if (self)
@@ -96,7 +98,8 @@ static void add_up(const struct job *job, int64_t *ticks, int64_t *counts, bool 
             continue;
         ticks[owner] += process->ticks;
         counts[owner]++;
-        *debugged = *debugged || process->debugged;
+        *busy = *busy || process->state == 'R';
+        *debugged = *debugged || process->state == 't';
     }
 }
 
@@ -150,7 +153,7 @@ enum activity_kind activity_since(struct job *job)
     activity->looked_ns = now;
     look(activity);
     if (ticks)
-        add_up(job, ticks, ticks + owners, &debugged);
+        add_up(job, ticks, ticks + owners, &busy, &debugged);
     for (int i = 0; ticks && activity->ticks && i < owners; i++)
         busy = busy || ticks[i] < activity->ticks[i] || ticks[i] > activity->ticks[i] + spare ||
                ticks[owners + i] != activity->ticks[owners + i];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Do workers that do not use libddp do anything? They do if they, or processes that they have
+ * Whether workers that do not use libddp do anything. They do if they, or processes that they have
  * started, use more than a hundredth of a CPU, if one of these begins or ends, if they write
  * output, or if a debugger holds one of them. A worker that waits by spinning uses its CPU: it
  * cannot be told from one that computes. */
@@ -19,7 +19,7 @@ enum activity_kind {
  * process of the machine. */
 enum activity_kind activity_since(struct job *job);
 
-/* Is there a /proc to look at? */
+/* Whether there is a /proc to look at. */
 bool activity_visible(void);
 
 void activity_free(struct activity *activity);

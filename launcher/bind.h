@@ -34,7 +34,7 @@ enum ddp_status bindings_make(struct bindings *bindings, enum bind_kind kind, in
                               const struct devices *devices);
 void bindings_free(struct bindings *bindings);
 
-/* Can BIND_AUTO make a difference? Only on a machine of several NUMA nodes. Cheap. */
+/* Whether BIND_AUTO can make a difference: only on a machine of several NUMA nodes. Cheap. */
 bool bindings_useful(void);
 
 #endif

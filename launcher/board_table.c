@@ -63,7 +63,7 @@ static void write_cells(const struct ddp_board_view *view, int rank, FILE *out)
 {
     char step[24] = "-", number[24] = "-", bytes[24] = "-";
     if (view->step >= 0)
-        snprintf(step, sizeof step, "%" PRId64, view->step);
+        snprintf(step, sizeof step, "%" PRId64, view->step + 1);
     if (view->entered > 0 || view->inside) {
         snprintf(number, sizeof number, "%" PRIu64, view->number);
         snprintf(bytes, sizeof bytes, "%" PRIu64, view->bytes);
@@ -357,9 +357,9 @@ void board_table_nodes(const struct ddp_board *board, FILE *out)
         }
         fprintf(out, "%u of %d workers run", running, board->shape.workers);
         if (lowest >= 0 && lowest == highest)
-            fprintf(out, ", step %" PRId64, lowest);
+            fprintf(out, ", step %" PRId64, lowest + 1);
         else if (highest >= 0)
-            fprintf(out, ", steps %" PRId64 " to %" PRId64, lowest < 0 ? 0 : lowest, highest);
+            fprintf(out, ", steps %" PRId64 " to %" PRId64, lowest + 1, highest + 1);
         fprintf(out, "%s%s; heard %.1f s ago\n", phase[0] ? ", phase " : "", phase,
                 seconds_since(heard_ns));
     }

@@ -33,7 +33,7 @@ void board_times_log(const struct board_times *times);
 /* A number that changes with any progress of any rank; 0 as long as no rank has joined. */
 uint64_t board_table_progress(const struct ddp_board *board);
 
-/* Has any rank finished a step? */
+/* Whether any rank has finished a step. */
 bool board_table_stepped(const struct ddp_board *board);
 
 #endif

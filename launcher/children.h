@@ -23,14 +23,14 @@ struct children {
 /* Becomes a subreaper and notes the children that exist already. */
 void children_adopt(struct children *children);
 
-/* Is the process one of those? */
+/* Whether the process is one of those. */
 bool children_is_foreign(const struct children *children, pid_t pid);
 
 /* Kills and reaps all children but the foreign ones and the keepers, and theirs, for at most two
  * seconds. A keeper that was found dead is replaced. */
 void children_end_all(const struct children *children, struct keeper *keeper);
 
-/* Without /proc children cannot be found: is any left after all workers and keepers were reaped? */
+/* Whether any is left after all workers and keepers were reaped, where /proc is missing. */
 bool children_left(const struct children *children);
 
 #endif

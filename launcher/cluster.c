@@ -5,7 +5,8 @@
  *   POSTED         an id or address of a worker; node 0 passes it on; each writes it to its board
  *   BARRIER        all ranks of a node are in this round (step 1), or one wants to leave it (0);
  *                  node 0 opens the round on all boards (1), or lets that node's ranks leave (0)
- *   STOP           a request; then node 0 sends HOLD: each node holds its ranks between two steps,
+ *   STOP           a request (step: 1 where workers accept it); then node 0 sends HOLD, with the
+ *                  same: each node holds its ranks between two steps,
  *                  answers HELD with the last step that one has passed; STOP_STEP names the next
  *   ABORT          a rank's abort word, for all boards
  *   SIGNAL         of one ddprun, for the workers of all
@@ -123,6 +124,19 @@ static void hear_barrier(struct job *job, int node, const struct link_step *mess
 
 /* --- stopping after a step -------------------------------------------------------------------- */
 
+/* Node 0: do workers of any node stop after a step when they are asked to? */
+static bool any_accepts(const struct job *job)
+{
+    if (job_accepts_stop(job))
+        return true;
+    for (int n = 1; n < job->cluster->count; n++) {
+        const struct link_status *status = link_status(job->cluster->link, n);
+        if (status->accepts_stop && status->attempt == (uint32_t)job->plan->restart)
+            return true;
+    }
+    return false;
+}
+
 /* Node 0: names the step when all nodes have told theirs. */
 static void name_step(struct job *job)
 {
@@ -148,8 +162,8 @@ static void hear_held(struct job *job, int node, int64_t step)
     name_step(job);
 }
 
-/* Node 0: a request is there. */
-static void hold_all(struct job *job, int signal)
+/* Node 0: a request is there. `accepted`: workers have said that they stop. */
+static void hold_all(struct job *job, int signal, bool accepted)
 {
     struct cluster *cluster = job->cluster;
     if (cluster->hold != HOLD_NONE)
@@ -157,7 +171,7 @@ static void hold_all(struct job *job, int signal)
     cluster->hold = HOLD_ASKED;
     cluster->last_step = INT64_MIN;
     job->stop_request = job->stop_request ? job->stop_request : signal;
-    cluster_tell(job, LINK_HOLD, (uint32_t)signal, 0);
+    cluster_tell(job, LINK_HOLD, (uint32_t)signal, accepted || any_accepts(job));
     hear_held(job, 0, ddp_mirror_hold(&job->board));
 }
 
@@ -168,37 +182,40 @@ void cluster_request_stop(struct job *job, int signal)
         return;
     cluster->mirror.stop_request = true;
     if (cluster->node > 0)
-        cluster_tell(job, LINK_STOP, (uint32_t)signal, 0);
+        cluster_tell(job, LINK_STOP, (uint32_t)signal, job_accepts_stop(job));
     else
-        hold_all(job, signal);
+        hold_all(job, signal, false);
+}
+
+bool cluster_has_asked(struct job *job, int signal)
+{
+    struct cluster *cluster = job->cluster;
+    const bool asked = cluster && cluster->asked_signal == signal &&
+                       ddp_clock_ns() - cluster->asked_ns < SAME_SIGNAL_NS;
+    if (asked)
+        cluster->asked_signal = 0;
+    return asked;
 }
 
 static void hear_stop(struct job *job, int node, const struct link_step *message)
 {
     char name[32];
     const int signal = (int)(message->number & SIGNAL_MASK);
-    if (!job->stop_request)
+    if (node != job->cluster->node && !job->stop_request) { /* else this is the answer to ours */
+        job->cluster->asked_signal = signal;
+        job->cluster->asked_ns = ddp_clock_ns();
+    }
+    if (!job->stop_request && message->step)
         ddp_log(DDP_LOG_INFO, "%s on %s: stopping after this step",
                 report_signal_name(signal, name, sizeof name), cluster_node_name(job, node));
     job->stop_request = job->stop_request ? job->stop_request : signal;
+    job->held_signal = 0; /* this is the same, or as good */
+    job->without_signal = job->without_signal || message->step;
     job->cluster->mirror.stop_request = true;
     atomic_store(&job->board.memory->stop_request, 1);
 }
 
 /* --- signals and aborts ----------------------------------------------------------------------- */
-
-/* Node 0: do workers of any node stop after a step when they are asked to? */
-static bool any_accepts(const struct job *job)
-{
-    if (job_accepts_stop(job))
-        return true;
-    for (int n = 1; n < job->cluster->count; n++) {
-        const struct link_status *status = link_status(job->cluster->link, n);
-        if (status->accepts_stop && status->attempt == (uint32_t)job->plan->restart)
-            return true;
-    }
-    return false;
-}
 
 /* Node 0 says what becomes of a signal to any ddprun. */
 static void decide_signal(struct job *job, int node, int signal, bool kills)
@@ -210,8 +227,8 @@ static void decide_signal(struct job *job, int node, int signal, bool kills)
         return;
     }
     if (!kills && (signal == SIGINT || signal == SIGTERM) && any_accepts(job)) {
-        hear_stop(job, node, &message);
-        hold_all(job, signal);
+        hear_stop(job, node, &(struct link_step){.number = (uint32_t)signal, .step = 1});
+        hold_all(job, signal, true);
         return;
     }
     const bool ends = signals_end_job(job, signal);
@@ -327,7 +344,7 @@ static void hear(struct job *job, const struct link_message *message)
     case LINK_STOP:
         if (node0) {
             hear_stop(job, message->node, step);
-            hold_all(job, job->stop_request);
+            hold_all(job, job->stop_request, step->step);
         }
         break;
     case LINK_HOLD:
@@ -374,6 +391,7 @@ static void hear(struct job *job, const struct link_message *message)
         break;
     case LINK_LOST:
     case LINK_LEFT:
+    case LINK_CUT:
         break;
     }
 }
@@ -385,9 +403,9 @@ static bool is_current(const struct job *job, const struct link_message *message
 }
 
 /* Whose workers had ended is not missed, unless the others wait for its answer. */
-static void hear_loss(struct job *job, int node, const char *why)
+static void hear_loss(struct job *job, int node, const char *why, bool cut)
 {
-    verdict_lost(job, node, why);
+    verdict_lost(job, node, why, cut);
     if (job->cluster->open && job->cluster->hold == HOLD_ASKED)
         name_step(job);
 }
@@ -398,12 +416,12 @@ static bool hear_next(struct job *job)
     char left[LINK_NAME_BYTES + 64];
     if (!link_next(job->cluster->link, &message))
         return false;
-    if (message.kind == LINK_LOST) {
-        hear_loss(job, message.node, message.data);
+    if (message.kind == LINK_LOST || message.kind == LINK_CUT) {
+        hear_loss(job, message.node, message.data, message.kind == LINK_CUT);
     } else if (message.kind == LINK_LEFT) {
         snprintf(left, sizeof left, "%s is lost: its ddprun has ended",
                  cluster_node_name(job, message.node));
-        hear_loss(job, message.node, left);
+        hear_loss(job, message.node, left, false);
     } else if (is_current(job, &message)) {
         hear(job, &message);
     }

@@ -42,7 +42,7 @@ int64_t cluster_deadline_ns(const struct job *job);
  * mapped. */
 void cluster_work(struct job *job);
 
-/* Is it not known yet how this attempt ends, though the workers of this node may have ended? */
+/* Whether the end of this attempt is not known yet, though this node's workers may have ended. */
 bool cluster_waits(const struct job *job);
 
 /* The workers of this node have ended; job->exit_code is what they ended with. */
@@ -72,11 +72,15 @@ bool cluster_fail(struct job *job, const struct cluster_failure *failure);
 /* The same of what certainly came first, here: `what` follows the name of the node. */
 bool cluster_fail_here(struct job *job, int local, int exit_code, const char *what);
 
-/* Has this been reported in this attempt, or something surer? */
+/* Whether this, or something surer, has been reported in this attempt. */
 bool cluster_has_reported(const struct job *job, enum suspicion how);
 
 /* A request to stop after a step, which came as this signal. */
 void cluster_request_stop(struct job *job, int signal);
+
+/* Has another node, just now, asked for that because of the same signal? Whoever sent it sends it
+ * to every ddprun; the next one is another. */
+bool cluster_has_asked(struct job *job, int signal);
 
 /* A signal to ddprun that ends the job, or kills its workers, or is passed on to them. True: it is
  * for all nodes; those that end the job come back through signals_from_node(), or as a request to
@@ -86,7 +90,7 @@ bool cluster_signal(struct job *job, int signal, bool kills);
 /* When any node made progress last, as far as it is known on node 0; elsewhere, this node. */
 int64_t cluster_moved_ns(const struct job *job);
 
-/* Node 0: has a rank of another node finished a step in this attempt? */
+/* Node 0: whether a rank of another node has finished a step in this attempt. */
 bool cluster_stepped(const struct job *job);
 
 /* Node 0 ends the job because nothing moves. */
@@ -98,7 +102,7 @@ const char *cluster_node_name(const struct job *job, int node);
 /* Between two attempts: this node is ready for the next. True: all are, and it begins now. */
 bool cluster_ready(struct job *job);
 
-/* Between two attempts: has the job ended meanwhile, with job->exit_code? */
+/* Between two attempts: whether the job has ended meanwhile, with job->exit_code. */
 bool cluster_over(const struct job *job);
 
 /* MASTER_PORT of the next attempt; 0: one node. */

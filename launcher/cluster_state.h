@@ -59,7 +59,9 @@ struct cluster {
     bool suspected;     /* node 0: there is a suspect */
     int64_t verdict_ns; /* node 0: when it is named, if nothing worse comes */
     int64_t status_ns;  /* when our status was set last */
-    int passed_signal;  /* the last that another node has passed on, and when */
+    int asked_signal;   /* that a request of another node has come as, and when */
+    int64_t asked_ns;
+    int passed_signal; /* the last that another node has passed on, and when */
     int64_t passed_ns;
     uint32_t restart_port;    /* that RESTART has brought; 0: it has not come */
     struct link_text suspect; /* node 0: what most probably failed first */
@@ -79,8 +81,8 @@ void verdict_consider(struct job *job, const struct link_text *failure);
 /* Node 0: the workers of a node have ended. */
 void verdict_node_done(struct job *job, int node, const struct link_step *done);
 
-/* A node is lost. */
-void verdict_lost(struct job *job, int node, const char *why);
+/* A node is lost, or takes this one for lost (cut). */
+void verdict_lost(struct job *job, int node, const char *why, bool cut);
 
 /* Node 0 has decided. */
 void verdict_end(struct job *job, const struct link_text *end);

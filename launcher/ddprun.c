@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "core/log.h"
+#include "launcher/early.h"
 #include "launcher/explain.h"
 #include "launcher/keeper.h"
 #include "launcher/launch_plan.h"
@@ -42,6 +43,7 @@ static int end_printing(int exit_code)
 
 static int print(void (*text)(FILE *))
 {
+    early_end();
     text(stdout);
     return end_printing(EXIT_SUCCESS);
 }
@@ -54,6 +56,7 @@ static void print_version(FILE *out)
 static int explain(const struct settings *settings)
 {
     struct place place;
+    early_end();
     explain_variables(stdout);
     const enum ddp_status status = place_find(&place, settings);
     if (status == DDP_OK)
@@ -70,8 +73,10 @@ int main(int argc, char **argv)
     open_standard_files();
     ddp_log_set_name("ddprun");
     keeper_remember_title(argc, argv);
-    if (argc > 1 && strcmp(argv[1], "status") == 0)
+    if (argc > 1 && strcmp(argv[1], "status") == 0) {
+        early_end();
         return end_printing(status_main(argc - 1, argv + 1));
+    }
     if (settings_read(&settings, argc, argv) != DDP_OK)
         return EXIT_USAGE;
     if (settings.help)
@@ -85,6 +90,7 @@ int main(int argc, char **argv)
     if (launch_plan_make(&plan, &settings, &place, &exit_code) != DDP_OK)
         return exit_code;
     if (settings.dry_run) {
+        early_end();
         launch_plan_print(&plan, stdout);
         exit_code = end_printing(EXIT_SUCCESS);
     } else {

@@ -35,7 +35,7 @@ enum ddp_status exchange_open(struct exchange *exchange, const struct place *pla
             "mpirun tells where node 0 is through PMIx only, and the plugin libddp-pmix "
             "cannot be loaded: install the package ddprun-pmix, or give --master-addr");
     }
-    enum ddp_status status = plugin->pmix->open(&rank, &size);
+    enum ddp_status status = plugin->pmix->open(&rank, &size, seconds, interrupt_fd);
     if (status != DDP_OK)
         return status;
     exchange->pmix = plugin->pmix;

@@ -157,14 +157,14 @@ static void print_trap(const struct place *place, const char *name, const char *
 {
     struct address own;
     char list[512], other[LINK_NAME_BYTES];
-    fprintf(out, " here: that is this machine itself, and leads nowhere from another one\n");
+    fprintf(out, " here: that is this machine itself, and no other machine can reach it there\n");
     if (place->node == 0 && addresses_own(&own, 0, list, sizeof list)) {
         address_host(&own, other);
         fprintf(out, "    Node 0 listens on its one other address instead: %s\n", other);
         return;
     }
     fprintf(out,
-            "    Take %s out of the line with %s in /etc/hosts, or give --master-addr an address "
+            "    Remove %s from the line with %s in /etc/hosts, or give --master-addr an address "
             "of node 0\n",
             name, host);
     if (place->node == 0)

@@ -10,6 +10,7 @@
 #include "launcher/cluster.h"
 #include "launcher/error_file.h"
 #include "launcher/limits.h"
+#include "launcher/proc.h"
 #include "launcher/report.h"
 
 #include <signal.h>
@@ -104,9 +105,13 @@ static bool failed_alike(const struct job *job, int rank)
     return job->plan->nproc > 1 && WIFEXITED(status);
 }
 
-/* A mistake in a program makes all its workers exit, one after the other: the time to see that. */
+/* A mistake in a program makes all its workers exit, one after the other: the time to see that. On
+ * a busy machine those that are about to wait for a processor. */
 static double alike_seconds(const struct job *job)
 {
+    for (int rank = 0; rank < job->plan->nproc; rank++)
+        if (job->workers[rank].running && proc_state(job->workers[rank].pid) == 'R')
+            return CULPRIT_WAIT_SECONDS;
     const double part = (double)(ddp_clock_ns() - job->start_ns) / 5e9;
     return part < 0.1 ? 0.1 : part > CULPRIT_WAIT_SECONDS ? CULPRIT_WAIT_SECONDS : part;
 }
@@ -240,6 +245,8 @@ void first_failure_decide(struct job *job, bool final)
             ddp_board_abort(&job->board, DDP_ABORT_BY_LAUNCHER);
         return;
     }
+    /* A worker that has stopped before it joined the others leaves them waiting. */
+    final = final || job->workers[rank].wait_status == REPORT_STOPPED;
     if (job->cluster && (how > PREEMPTED || final || job->running == 0)) {
         wait_for_verdict(job, rank, how);
         return;

@@ -25,6 +25,7 @@ struct worker {
     pid_t pid; /* 0: not started */
     bool running;
     bool suspect; /* has failed, and whether it failed first is not judged yet */
+    int64_t start_ns;
     int wait_status;
     long peak_kib; /* of its memory */
 };
@@ -33,7 +34,7 @@ struct process {
     int pid;
     int parent;
     int owner;
-    bool debugged;
+    char state;    /* as in proc(5) */
     int64_t ticks; /* of CPU time */
 };
 
@@ -78,6 +79,8 @@ struct job {
     bool interrupted; /* by a signal to ddprun */
     int stop_request; /* the signal that asked the job to stop after a step, in this attempt or an
                          earlier one; 0: none */
+    bool without_signal; /* ... which workers were told through the board alone */
+    int held_signal;     /* a request to stop that waits until workers can take it; 0: none */
     int late_signal;  /* one that ends the job came when another attempt was to follow; 0: none */
     bool decided;     /* exit_code is */
     bool restartable; /* it failed in a way that may not come again */
@@ -95,7 +98,7 @@ void job_decide(struct job *job, int exit_code);
 /* Sends a signal to all workers that run, and to what they have started in their groups. */
 void job_signal(const struct job *job, int signal);
 
-/* Do workers stop after a step when the board asks for it? Then they need no signal. */
+/* Whether workers stop after a step when the board asks for it; then they need no signal. */
 bool job_accepts_stop(const struct job *job);
 
 /* Asks for that, in this attempt and in later ones. */

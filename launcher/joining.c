@@ -11,13 +11,18 @@
 #include "launcher/report.h"
 #include "launcher/signals.h"
 
+#include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/signalfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
-#define STATUS_NS INT64_C(200000000) /* how often our signs of life get news */
+#define STATUS_NS    INT64_C(200000000) /* how often our signs of life get news */
+#define STOP_SECONDS 3 /* from a signal until nodes that have not come are not waited for */
 
 void cluster_tell(const struct job *job, enum link_kind kind, uint32_t number, int64_t step)
 {
@@ -27,19 +32,85 @@ void cluster_tell(const struct job *job, enum link_kind kind, uint32_t number, i
 
 /* --- joining ---------------------------------------------------------------------------------- */
 
-/* Reads the signal that has ended the joining. */
-static void interrupted(struct job *job)
+/* Signals while the nodes come together. The workers hear of them if all nodes come soon: so nodes
+ * that are asked to stop when they have just been started end alike. */
+struct interrupt {
+    struct job *job;
+    int fd; /* readable when one of the next is */
+    int signals, timer;
+};
+
+static enum ddp_status interrupt_open(struct interrupt *interrupt, struct job *job)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    *interrupt = (struct interrupt){.job = job,
+                                    .fd = epoll_create1(EPOLL_CLOEXEC),
+                                    .signals = signals_joining_fd(job),
+                                    .timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)};
+    if (interrupt->fd < 0 || interrupt->signals < 0 || interrupt->timer < 0 ||
+        epoll_ctl(interrupt->fd, EPOLL_CTL_ADD, interrupt->signals, &event) != 0 ||
+        epoll_ctl(interrupt->fd, EPOLL_CTL_ADD, interrupt->timer, &event) != 0)
+        return ddp_fail(DDP_ERR_SYSTEM, "cannot watch signals: %s", strerror(errno));
+    return DDP_OK;
+}
+
+static void interrupt_close(struct interrupt *interrupt)
+{
+    const int fds[] = {interrupt->fd, interrupt->signals, interrupt->timer};
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+static bool asks_to_stop(const struct job *job, int signal)
+{
+    return signal == SIGINT || signal == SIGTERM ||
+           (signal == SIGUSR1 && !signals_end_job(job, signal));
+}
+
+/* The job ends before it has begun. */
+static enum ddp_status nothing_started(struct job *job)
+{
+    char name[32];
+    const bool stops = asks_to_stop(job, job->late_signal);
+    ddp_log(DDP_LOG_INFO, "%s: not all nodes have joined yet; nothing was started",
+            report_signal_name(job->late_signal, name, sizeof name));
+    job->exit_code = stops ? ddp_status_exit_code(DDP_ERR_PREEMPTED) : 128 + job->late_signal;
+    return stops ? DDP_ERR_PREEMPTED : DDP_ERR_ABORTED;
+}
+
+/* Takes one signal: the one that ends the job stays. False: there is none. */
+static bool take_signal(const struct interrupt *interrupt, int *signal)
 {
     struct signalfd_siginfo info;
+    struct job *job = interrupt->job;
+    if (read(interrupt->signals, &info, sizeof info) != (ssize_t)sizeof info)
+        return false;
+    *signal = (int)info.ssi_signo;
+    if (job->late_signal == 0 || signals_end_job(job, *signal))
+        job->late_signal = *signal;
+    return true;
+}
+
+static enum ddp_status interrupted(void *owner)
+{
+    const struct interrupt *interrupt = owner;
+    struct job *job = interrupt->job;
+    const struct itimerspec soon = {.it_value = {.tv_sec = STOP_SECONDS}};
+    struct pollfd timer = {.fd = interrupt->timer, .events = POLLIN};
     char name[32];
-    while (read(job->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
-        if (!signals_end_job(job, (int)info.ssi_signo))
+    int signal;
+    for (int before; before = job->late_signal, take_signal(interrupt, &signal);) {
+        if (before == SIGINT && signal == SIGINT)
+            return nothing_started(job);
+        if (before)
             continue;
-        ddp_log(DDP_LOG_INFO, "%s: not all nodes have come yet; nothing was started",
-                report_signal_name((int)info.ssi_signo, name, sizeof name));
-        job->exit_code = 128 + (int)info.ssi_signo;
-        return;
+        ddp_log(DDP_LOG_INFO, "%s: waiting %d s for nodes that are on their way, to end alike%s",
+                report_signal_name(signal, name, sizeof name), STOP_SECONDS,
+                signal == SIGINT ? "; again: ending at once" : "");
+        timerfd_settime(interrupt->timer, 0, &soon, NULL);
     }
+    return poll(&timer, 1, 0) > 0 ? nothing_started(job) : DDP_OK;
 }
 
 /* The same on all nodes, and probably of this job only. */
@@ -59,12 +130,13 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
     const struct settings *settings = plan->settings;
     struct proof proof = {0};
     char host[HOST_NAME_MAX + 1] = "", name[128];
-    const int interrupt_fd = signals_ending_fd(job);
+    struct interrupt interrupt;
     struct exchange *exchange = &cluster->exchange;
     gethostname(host, sizeof host - 1);
     name_job(plan, name, sizeof name);
-    enum ddp_status status =
-        exchange_open(exchange, place, settings->node_timeout_seconds, interrupt_fd);
+    enum ddp_status status = interrupt_open(&interrupt, job);
+    if (status == DDP_OK)
+        status = exchange_open(exchange, place, settings->node_timeout_seconds, interrupt.fd);
     const struct link_setup setup = {.node = place->node,
                                      .node_count = place->node_count,
                                      .job = name,
@@ -76,7 +148,9 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
                                      .port_count = place->port_count,
                                      .worker_port = launch_plan_free_port(),
                                      .node_timeout = settings->node_timeout_seconds,
-                                     .interrupt_fd = interrupt_fd,
+                                     .interrupt_fd = interrupt.fd,
+                                     .interrupted = interrupted,
+                                     .interrupted_owner = &interrupt,
                                      .proof = &proof,
                                      .exchange = exchange->pmix ? exchange_contact : NULL,
                                      .exchange_owner = exchange};
@@ -88,10 +162,15 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
     if (status == DDP_OK)
         status = link_open(&cluster->link, &setup);
     proof_close(&proof);
-    if (interrupt_fd >= 0)
-        close(interrupt_fd);
-    if (status == DDP_ERR_ABORTED)
-        interrupted(job);
+    int signal;
+    if (status == DDP_ERR_ABORTED && !job->late_signal && take_signal(&interrupt, &signal))
+        status = nothing_started(job); /* PMIx has not asked */
+    interrupt_close(&interrupt);
+    if (status == DDP_ERR_PREEMPTED && !job->late_signal) {
+        ddp_log(DDP_LOG_INFO,
+                "another node was asked to stop before all had come; nothing was started");
+        job->exit_code = ddp_status_exit_code(status);
+    }
     if (status != DDP_OK)
         return status;
     cluster->node = place->node;

@@ -52,7 +52,7 @@ void keeper_wait(const struct keeper *keeper);
 /* Empties the table, before workers are started again. */
 void keeper_forget(struct keeper *keeper);
 
-/* Is this process a keeper? */
+/* Whether this process is a keeper. */
 bool keeper_is(const struct keeper *keeper, pid_t pid);
 
 /* After a child was reaped: if it was a keeper, logs that it was killed, and starts another. */

@@ -289,8 +289,8 @@ static enum ddp_status find_part(struct launch_plan *plan, const struct place *p
     plan->job_size = plan->node_count * plan->nproc;
     if (plan->node_count > 1 && s->min_nproc)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--min-nproc %d: all nodes must have as many workers: on "
-                        "several nodes a job cannot go on with fewer",
+                        "--min-nproc %d: all nodes must have as many workers: on several nodes a "
+                        "job cannot continue with fewer",
                         (int)s->min_nproc);
     if (plan->node_count == 1)
         address = s->master_addr ? s->master_addr : s->local_addr ? s->local_addr : "127.0.0.1";

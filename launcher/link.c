@@ -68,7 +68,8 @@ static bool deliver_loss(struct link *link, struct link_message *message)
             continue;
         peer->lost = false;
         link->lost_count--;
-        *message = (struct link_message){LINK_LOST, i, strlen(peer->why) + 1, peer->why};
+        *message = (struct link_message){peer->cut ? LINK_CUT : LINK_LOST, i, strlen(peer->why) + 1,
+                                         peer->why};
         return true;
     }
     return false;
@@ -85,13 +86,14 @@ static bool take_frame(struct link *link, struct link_message *message)
         return false;
     }
     if (result == FRAME_BAD || !frame_read(&frame, &link->data)) {
-        peer_lose(link, peer, "it sends what no ddprun sends");
+        peer_lose(link, peer, LINK_DAMAGED);
         return false;
     }
     if (frame.kind == FRAME_LOST) {
         char text[FRAME_LOST_MAX];
         snprintf(text, sizeof text, "%s", (const char *)link->data.bytes);
-        peer_lose_as(link, peer, text); /* we are: we were stopped, or out of reach */
+        peer->cut = true; /* we were stopped, or out of reach */
+        peer_lose_as(link, peer, text);
         return false;
     }
     if (frame.kind == FRAME_PING) {

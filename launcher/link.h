@@ -28,6 +28,7 @@ enum link_kind {
     /* Made by the link itself, never sent by the owner: */
     LINK_LOST = 1, /* data: why, as text: "node 3 (host) is lost: it has not answered for 5 s" */
     LINK_LEFT = 2, /* the node has closed its link in order; no data */
+    LINK_CUT = 3,  /* the node takes us for lost; data: why, as text */
 
     /* From the owner of one end to that of the other: */
     LINK_POSTED = 16,    /* struct link_posted: a worker has posted an id or its address */
@@ -56,7 +57,7 @@ struct link_step {
 struct link_posted {
     uint32_t attempt;
     uint32_t number; /* as in struct ddp_posted; not checked */
-    unsigned char data[DDP_ADDRESS_MAX_BYTES];
+    unsigned char data[DDP_BOARD_ADDRESS_BYTES];
 };
 
 /* Sent as far as its text goes, with the 0 at its end. The text may have several lines. */
@@ -117,12 +118,17 @@ struct link_setup {
 
     double node_timeout; /* seconds until all nodes must be there */
     double lost_seconds; /* 0: LINK_DEFAULT_LOST */
-    int interrupt_fd;    /* readable: stop joining; -1: none */
+    int interrupt_fd;    /* readable: stop joining, unless `interrupted` says otherwise; -1: none */
     struct proof *proof; /* opened; stays the caller's, and may be closed after link_open() */
 
     /* NULL, or PMIx: what node 0 has in the contact, the others get. Errors are logged by it. */
     enum ddp_status (*exchange)(void *owner, struct link_contact *contact);
     void *exchange_owner;
+
+    /* NULL, or asked when interrupt_fd is readable. DDP_OK: go on; else link_open() ends with it,
+     * and after DDP_ERR_PREEMPTED on the other nodes that have come too. */
+    enum ddp_status (*interrupted)(void *owner);
+    void *interrupted_owner;
 };
 
 struct link_meeting {
@@ -143,6 +149,7 @@ struct link;
  *   DDP_ERR_INVALID   the address is not one of this machine, or loopback where it must not be
  *   DDP_ERR_IO        the port is taken; the name is unknown; the connection was lost
  *   DDP_ERR_ABORTED   interrupt_fd became readable (logged nowhere)
+ *   DDP_ERR_PREEMPTED a node, perhaps this one, was asked to stop (logged nowhere)
  *   DDP_ERR_MEMORY, DDP_ERR_SYSTEM */
 enum ddp_status link_open(struct link **link, const struct link_setup *setup);
 
@@ -151,8 +158,8 @@ int link_fd(const struct link *link);
 
 /* Does what is due without waiting, and takes the next message. False: there is none now. To be
  * called until then whenever link_fd() is readable: it also sends our signs of life, so whoever
- * does not call it for LINK_DEFAULT_LOST is lost to the others. After LINK_LOST or LINK_LEFT
- * nothing more comes from that node. */
+ * does not call it for LINK_DEFAULT_LOST is lost to the others. After one of the first three
+ * kinds nothing more comes from that node. */
 bool link_next(struct link *link, struct link_message *message);
 
 /* To all nodes with which there is a connection but `except`, which may be our own: from node 0 all
@@ -173,8 +180,8 @@ const struct link_status *link_status(const struct link *link, int node);
 /* When a node was heard last, by ddp_clock_ns(). */
 int64_t link_heard_ns(const struct link *link, int node);
 
-/* Is the node's connection up? Of ourselves: true. Elsewhere than on node 0, others than node 0
- * count as up while node 0 is. */
+/* Whether the node's connection is up; our own is. Except on node 0, nodes other than 0 count as up
+ * while node 0 is. */
 bool link_node_alive(const struct link *link, int node);
 
 /* The host name that a node gave, all nodes know all. Control characters are escaped. */

@@ -59,6 +59,11 @@ static bool reserve(unsigned char **buffer, size_t *size, size_t wanted)
     return true;
 }
 
+static size_t seal_bytes(const struct proof_seal *seal)
+{
+    return seal->on ? PROOF_SEAL_BYTES : 0;
+}
+
 enum connection_result connection_receive(struct connection *connection)
 {
     struct frame frame;
@@ -68,6 +73,7 @@ enum connection_result connection_receive(struct connection *connection)
     connection->in_start = 0;
     connection->in_end = used;
     frame_take(connection->phase, connection->in, used, &frame, &wanted);
+    wanted += seal_bytes(&connection->in_seal);
     if (!reserve(&connection->in, &connection->in_size, wanted > IN_SIZE ? wanted : IN_SIZE)) {
         errno = ENOMEM;
         return CONNECTION_FAILED;
@@ -86,14 +92,22 @@ enum connection_result connection_receive(struct connection *connection)
 enum frame_result connection_take(struct connection *connection, struct frame *frame)
 {
     size_t wanted;
-    if (connection->in_end == connection->in_start)
+    unsigned char seal[PROOF_SEAL_BYTES];
+    struct proof_seal *sealed = &connection->in_seal;
+    const unsigned char *start = connection->in + connection->in_start;
+    const size_t bytes = connection->in_end - connection->in_start;
+    if (bytes == 0)
         return FRAME_NONE;
-    enum frame_result result =
-        frame_take(connection->phase, connection->in + connection->in_start,
-                   connection->in_end - connection->in_start, frame, &wanted);
-    if (result == FRAME_READY)
-        connection->in_start += wanted;
-    return result;
+    enum frame_result result = frame_take(connection->phase, start, bytes, frame, &wanted);
+    if (result != FRAME_READY)
+        return result;
+    if (bytes < wanted + seal_bytes(sealed))
+        return FRAME_NONE;
+    connection->in_start += wanted + seal_bytes(sealed);
+    if (!sealed->on)
+        return FRAME_READY;
+    proof_seal_make(sealed, start, wanted, seal);
+    return memcmp(seal, start + wanted, sizeof seal) == 0 ? FRAME_READY : FRAME_BAD;
 }
 
 bool connection_waits(const struct connection *connection)
@@ -126,7 +140,7 @@ void connection_flush(struct connection *connection)
 bool connection_put(struct connection *connection, uint32_t kind, const void *data, size_t bytes)
 {
     const struct frame_header header = {.bytes = (uint32_t)bytes, .kind = kind};
-    const size_t length = sizeof header + bytes;
+    const size_t length = sizeof header + bytes + seal_bytes(&connection->out_seal);
     if (connection->fd < 0 || connection->unsendable)
         return true;
     size_t waiting = connection->out_end - connection->out_start;
@@ -145,6 +159,10 @@ bool connection_put(struct connection *connection, uint32_t kind, const void *da
     memcpy(connection->out + connection->out_end, &header, sizeof header);
     if (bytes > 0)
         memcpy(connection->out + connection->out_end + sizeof header, data, bytes);
+    if (connection->out_seal.on)
+        proof_seal_make(&connection->out_seal, connection->out + connection->out_end,
+                        sizeof header + bytes,
+                        connection->out + connection->out_end + sizeof header + bytes);
     connection->out_end += length;
     connection_flush(connection);
     return true;

@@ -6,6 +6,7 @@
 #define DDP_LAUNCHER_LINK_CONNECTION_H
 
 #include "launcher/link_frame.h"
+#include "launcher/proof.h"
 
 #define CONNECTION_QUEUE_MAX (1u << 20) /* bytes that wait to be sent */
 
@@ -16,6 +17,7 @@ struct connection {
     size_t in_size, in_start, in_end;
     unsigned char *out;
     size_t out_size, out_start, out_end;
+    struct proof_seal in_seal, out_seal; /* on: each frame has a seal behind it */
     bool unsendable;  /* the peer takes no more; what it has sent may still be here */
     int64_t heard_ns; /* when the last byte came */
     uint32_t watched; /* what epoll waits for, kept by the owner */
@@ -38,7 +40,8 @@ enum connection_result {
 /* Reads once what is there. All frames must have been taken before. */
 enum connection_result connection_receive(struct connection *connection);
 
-/* The next frame that is whole; its data are valid until connection_receive(). */
+/* The next frame that is whole, FRAME_BAD if it is not as it was sent; its data are valid until
+ * connection_receive(). */
 enum frame_result connection_take(struct connection *connection, struct frame *frame);
 
 /* Puts a frame into the queue and sends as much as goes now. False: no room or no memory. A
@@ -48,7 +51,7 @@ bool connection_put(struct connection *connection, uint32_t kind, const void *da
 /* Sends as much of the queue as goes now. */
 void connection_flush(struct connection *connection);
 
-/* Does something wait to be sent? */
+/* Whether something waits to be sent. */
 bool connection_waits(const struct connection *connection);
 
 /* Sends the rest and waits for the peers to close, at most half a second; then closes all. A socket

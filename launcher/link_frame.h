@@ -9,7 +9,7 @@
 #include "launcher/link.h"
 
 #define FRAME_MAGIC    UINT64_C(0x6b6e696c70726464) /* "ddrplink" in memory */
-#define FRAME_PROTOCOL 2u
+#define FRAME_PROTOCOL 3u
 
 /* Kinds below LINK_POSTED are the link's own. */
 enum {
@@ -66,6 +66,7 @@ enum refusal_reason {
     REFUSED_JOB = 3,    /* the port is another job's */
     REFUSED_METHOD = 4, /* of proof */
     REFUSED_PROOF = 5,
+    REFUSED_STOPPED = 6, /* a node was asked to stop: all do */
 };
 
 #define REFUSAL_TEXT 1000
@@ -105,7 +106,7 @@ struct frame {
     const unsigned char *data; /* not aligned */
 };
 
-/* May a frame of this kind have so many bytes? */
+/* Whether a frame of this kind may have so many bytes. */
 bool frame_size_fits(uint32_t kind, size_t bytes);
 
 /* Takes a frame from the beginning of `bytes` bytes. FRAME_NONE: it is not whole yet; *wanted

@@ -25,14 +25,32 @@ enum ddp_status hello_make(struct hello *hello, const struct link_setup *setup)
 }
 
 enum ddp_status hello_send_proof(struct connection *connection, const struct proof *proof,
-                                 const struct said *said, const char *role)
+                                 struct said *said, bool node0)
 {
     unsigned char bytes[PROOF_MAX];
     size_t count;
-    enum ddp_status status = proof_make(proof, role, said, sizeof *said, bytes, &count);
+    enum ddp_status status =
+        proof_make(proof, node0 ? ROLE_NODE0 : ROLE_NODE, said, SAID_OPENLY, bytes, &count,
+                   node0 ? said->node0_secret : said->node_secret);
     if (status == DDP_OK && !connection_put(connection, FRAME_PROOF, bytes, count))
         return DDP_ERR_MEMORY;
     return status;
+}
+
+bool hello_check_proof(const struct proof *proof, struct said *said, bool node0,
+                       const struct frame *frame, char why[static PROOF_WHY])
+{
+    return proof_check(proof, node0 ? ROLE_NODE0 : ROLE_NODE, said, SAID_OPENLY, frame->data,
+                       frame->bytes, node0 ? said->node0_secret : said->node_secret, why);
+}
+
+void hello_seal(struct connection *connection, const struct proof *proof, const struct said *said,
+                bool node0)
+{
+    static const char *const roles[] = {"ddprun link, what a node sends",
+                                        "ddprun link, what node 0 sends"};
+    proof_seal_begin(&connection->out_seal, proof, roles[node0], said, sizeof *said);
+    proof_seal_begin(&connection->in_seal, proof, roles[!node0], said, sizeof *said);
 }
 
 void hello_show_version(const struct hello *hello, char *out, size_t size)

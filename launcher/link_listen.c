@@ -5,6 +5,7 @@
 
 #include "launcher/link_listen.h"
 #include "launcher/link_peers.h"
+#include "launcher/port_owner.h"
 
 #include "core/clock.h"
 #include "core/log.h"
@@ -72,8 +73,9 @@ static enum ddp_status find_addresses(const struct link_setup *s, int64_t deadli
         if (!told)
             ddp_log(DDP_LOG_INFO, "%s: %s; trying again", name, why);
         told = true;
-        if (link_pause(s, -1, 0, 500) == DDP_ERR_ABORTED)
-            return DDP_ERR_ABORTED;
+        const enum ddp_status status = link_pause(s, -1, 0, 500);
+        if (status != DDP_ERR_TIMEOUT)
+            return status;
     }
     return addresses->trap ? leave_trap(s, addresses) : DDP_OK;
 }
@@ -100,8 +102,10 @@ static int listen_at(const struct address *address)
 static enum ddp_status cannot_listen(const struct link_setup *s, const struct address *address,
                                      int error)
 {
-    char shown[LINK_NAME_BYTES];
+    char shown[LINK_NAME_BYTES], owner[160] = "";
     address_show(address, shown);
+    if (error == EADDRINUSE)
+        port_owner(address_port(address), owner, sizeof owner);
     if (error == EADDRNOTAVAIL)
         return ddp_fail(DDP_ERR_INVALID,
                         "node 0 cannot listen on %s: this machine does not have that address; "
@@ -110,13 +114,13 @@ static enum ddp_status cannot_listen(const struct link_setup *s, const struct ad
     if (error == EADDRINUSE && s->port_count > 1)
         return ddp_fail(
             DDP_ERR_IO,
-            "node 0 cannot listen on %s: this port and the %d before it are taken; give "
+            "node 0 cannot listen on %s: this port and the %d before it are taken%s%s; give "
             "a free one to all nodes with --master-port",
-            shown, s->port_count - 1);
+            shown, s->port_count - 1, *owner ? ", this one by " : "", owner);
     return ddp_fail(DDP_ERR_IO,
-                    "node 0 cannot listen on %s: %s; give another port to all nodes with "
+                    "node 0 cannot listen on %s: %s%s%s; give another port to all nodes with "
                     "--master-port",
-                    shown, strerror(error));
+                    shown, strerror(error), *owner ? ", by " : "", owner);
 }
 
 enum ddp_status link_listen(const struct link_setup *s, int64_t deadline_ns, int *listener,
@@ -127,10 +131,12 @@ enum ddp_status link_listen(const struct link_setup *s, int64_t deadline_ns, int
     enum ddp_status status = find_addresses(s, deadline_ns, &addresses);
     if (status != DDP_OK)
         return status;
-    for (int port = 0; port < s->port_count && fd < 0; port++)
+    /* Of ports that nobody chose, any is as good where the others are told which. */
+    const int port_count = s->port_count + (s->exchange && s->port_count > 1);
+    for (int port = 0; port < port_count && fd < 0; port++)
         for (int i = 0; i < addresses.count && fd < 0; i++) {
             *address = addresses.list[i];
-            address_set_port(address, s->port + port);
+            address_set_port(address, port < s->port_count ? s->port + port : 0);
             if (address_is_any(address))
                 return ddp_fail(DDP_ERR_INVALID,
                                 "--master-addr %s names no machine: give the address of node 0",

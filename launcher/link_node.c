@@ -10,6 +10,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/text.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -19,9 +20,9 @@
 #include <unistd.h>
 
 #define RETRY_MS   50
-#define CONNECT_MS 2000 /* then another address is tried */
-#define ANSWER_MS  5000
-#define PORTS_MS   1000                /* the same where another port may be node 0's */
+#define CONNECT_MS 2000                /* then another address is tried */
+#define PORTS_MS   2000                /* the same where another port may be node 0's */
+#define SILENT     2                   /* so often nothing comes from what is not ddprun */
 #define LOOK_UP_NS INT64_C(2000000000) /* between two looks at a name */
 #define TELL_NS    INT64_C(5000000000) /* until the user hears what we wait for */
 
@@ -29,23 +30,29 @@ struct trying {
     struct link *link;
     const struct link_setup *setup;
     const char *name; /* of node 0 */
-    int port;
+    int port, port_count;
     struct addresses addresses;
     int64_t start_ns, deadline_ns, look_up_ns;
-    bool told;
+    double answer_seconds; /* for all that node 0 says until it has proved itself */
+    int64_t answer_ns;     /* until when */
+    bool connected; /* to what is tried; `answered`: something was, in this round of all ports */
+    bool answered;
+    int silent; /* how often it said nothing */
+    bool told, warned;
     struct link_contact contact;     /* from PMIx */
     char shown[LINK_NAME_BYTES];     /* the address that is tried */
     char why[LINK_NAME_BYTES + 256]; /* what went wrong last */
 };
 
 /* Another try may succeed. A wait that the end of joining has cut short says less than what went
- * wrong before. */
+ * wrong before, and ports where nobody listens less than one that answers. */
 static enum ddp_status try_again(struct trying *t, const char *format, ...) DDP_PRINTF(2, 3);
 static enum ddp_status try_again(struct trying *t, const char *format, ...)
 {
     va_list arguments;
-    if (t->why[0] && ddp_deadline_passed(t->deadline_ns))
+    if (t->why[0] && (ddp_deadline_passed(t->deadline_ns) || (t->answered && !t->connected)))
         return DDP_ERR_TIMEOUT;
+    t->answered = t->answered || t->connected;
     va_start(arguments, format);
     size_t used = (size_t)snprintf(t->why, sizeof t->why, "%s: ", t->shown);
     if (used < sizeof t->why)
@@ -54,12 +61,37 @@ static enum ddp_status try_again(struct trying *t, const char *format, ...)
     return DDP_ERR_TIMEOUT;
 }
 
+/* Can node 0 be nowhere else? */
+static bool only_one(const struct trying *t)
+{
+    return t->port_count == 1 && t->addresses.count == 1;
+}
+
+/* What is tried says, or shows, why we cannot join there, and has proved nothing: whoever came
+ * first to a port that others can foretell may say so too, and node 0 is on another one then. */
+static enum ddp_status turned_away(struct trying *t, const char *format, ...) DDP_PRINTF(2, 3);
+static enum ddp_status turned_away(struct trying *t, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (t->port_count == 1)
+        return ddp_fail(DDP_ERR_MISMATCH, "%s", text);
+    if (!t->warned)
+        ddp_log(DDP_LOG_WARNING, "%s; looking for node 0 on other ports", text);
+    t->warned = true;
+    return try_again(t, "%s", text);
+}
+
 /* --- one connection --------------------------------------------------------------------------- */
 
-static int milliseconds_left(const struct trying *t, int most)
+static int milliseconds_left(int64_t first_ns, int64_t second_ns)
 {
-    const int64_t left_ms = (t->deadline_ns - ddp_clock_ns()) / 1000000;
-    return left_ms < 0 ? 0 : left_ms < most ? (int)left_ms : most;
+    const int64_t end_ns = first_ns < second_ns ? first_ns : second_ns;
+    const int64_t left_ns = end_ns - ddp_clock_ns();
+    return left_ns < 0 ? 0 : (int)((left_ns + 999999) / 1000000);
 }
 
 /* DDP_OK: *fd [out] is connected. */
@@ -68,18 +100,19 @@ static enum ddp_status connect_to(struct trying *t, const struct address *addres
     struct address own, other;
     int error = 0;
     socklen_t length = sizeof error;
+    t->connected = false;
     *fd = socket(address->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*fd < 0)
         return try_again(t, "%s", strerror(errno));
     if (connect(*fd, (const struct sockaddr *)&address->socket, address->length) != 0)
         error = errno;
     if (error == EINPROGRESS) {
-        enum ddp_status status =
-            link_pause(t->setup, *fd, POLLOUT, milliseconds_left(t, CONNECT_MS));
-        if (status == DDP_ERR_ABORTED)
-            return status;
-        if (status != DDP_OK)
+        enum ddp_status status = link_pause(
+            t->setup, *fd, POLLOUT, milliseconds_left(t->deadline_ns, ddp_deadline_ns(CONNECT_MS)));
+        if (status == DDP_ERR_TIMEOUT)
             error = ETIMEDOUT;
+        else if (status != DDP_OK)
+            return status;
         else
             getsockopt(*fd, SOL_SOCKET, SO_ERROR, &error, &length);
     }
@@ -87,23 +120,55 @@ static enum ddp_status connect_to(struct trying *t, const struct address *addres
     if (error == 0 && address_of_socket(*fd, false, &own) && address_of_socket(*fd, true, &other) &&
         own.length == other.length && memcmp(&own.socket, &other.socket, own.length) == 0)
         error = ECONNREFUSED;
-    return error == 0 ? DDP_OK : try_again(t, "%s", strerror(error));
+    if (error != 0)
+        return try_again(t, "%s", strerror(error));
+    t->connected = true;
+    t->answer_ns = ddp_deadline_ns(t->port_count > 1 ? PORTS_MS : (int)(t->answer_seconds * 1e3));
+    return DDP_OK;
+}
+
+/* Another program has the port, and node 0 cannot have it. */
+static enum ddp_status no_ddprun(struct trying *t, const struct connection *connection)
+{
+    char said[48];
+    const size_t bytes = connection->in_end - connection->in_start;
+    ddp_text_clean(said, sizeof said, (const char *)connection->in + connection->in_start,
+                   bytes < 40 ? bytes : 40);
+    if (!only_one(t) || connection->phase != PHASE_HELLO)
+        return try_again(t, "what answers there is not ddprun: it says %s", said);
+    return ddp_fail(
+        DDP_ERR_MISMATCH,
+        "node %d: what answers at %s is not ddprun: it says %s; give a port that is free on "
+        "node 0 to all nodes with --master-port",
+        t->setup->node, t->shown, said);
+}
+
+static enum ddp_status no_answer(struct trying *t, const struct connection *connection)
+{
+    if (connection->phase == PHASE_HELLO && only_one(t) && ++t->silent == SILENT &&
+        !ddp_deadline_passed(t->deadline_ns))
+        return ddp_fail(
+            DDP_ERR_IO,
+            "node %d: what listens at %s takes connections, but has not answered for %g s: "
+            "if it is not ddprun, give a port that is free on node 0 to all nodes with "
+            "--master-port",
+            t->setup->node, t->shown, SILENT * t->answer_seconds);
+    return try_again(t, "it takes connections, but does not answer");
 }
 
 /* The next frame of node 0, into t->link->data. */
 static enum ddp_status hear(struct trying *t, struct connection *connection, struct frame *frame)
 {
-    const int answer_ms = t->setup->port_count > 1 ? PORTS_MS : ANSWER_MS;
     for (;;) {
         enum frame_result result = connection_take(connection, frame);
         if (result == FRAME_READY && frame_read(frame, &t->link->data))
             return DDP_OK;
         if (result != FRAME_NONE)
-            return try_again(t, "what answers there is no ddprun");
-        enum ddp_status status =
-            link_pause(t->setup, connection->fd, POLLIN, milliseconds_left(t, answer_ms));
-        if (status == DDP_ERR_TIMEOUT)
-            return try_again(t, "it takes connections, but does not answer");
+            return no_ddprun(t, connection);
+        enum ddp_status status = link_pause(t->setup, connection->fd, POLLIN,
+                                            milliseconds_left(t->deadline_ns, t->answer_ns));
+        if (status == DDP_ERR_TIMEOUT || ddp_deadline_passed(t->answer_ns))
+            return no_answer(t, connection);
         if (status != DDP_OK)
             return status;
         const enum connection_result received = connection_receive(connection);
@@ -121,20 +186,21 @@ static enum ddp_status refused(struct trying *t)
     /* Node 0 has proved who it is before it ends the job. */
     if (refusal->reason == REFUSED_JOB_ENDS && t->link->peers[0].connection.phase == PHASE_WAITING)
         return ddp_fail(DDP_ERR_MISMATCH, "%s", refusal->text);
+    if (refusal->reason == REFUSED_STOPPED && t->link->peers[0].connection.phase == PHASE_WAITING)
+        return DDP_ERR_PREEMPTED;
     switch (refusal->reason) {
     case REFUSED_JOB:
         return try_again(t, "that port is another job's");
     case REFUSED_METHOD:
-        return ddp_fail(DDP_ERR_MISMATCH,
-                        "node 0 (%s) has %s, this is node %d and has %s: give the same to all",
-                        t->shown, proof_method_name(refusal->method), t->setup->node, own);
+        return turned_away(t,
+                           "node 0 (%s) has %s, this is node %d and has %s: give the same to all",
+                           t->shown, proof_method_name(refusal->method), t->setup->node, own);
     case REFUSED_PROOF:
-        return ddp_fail(DDP_ERR_MISMATCH, "node 0 (%s) refuses this node, %d: %s", t->shown,
-                        t->setup->node,
-                        t->setup->proof->method == PROOF_KEY
-                            ? "it has another key: give the same to all with --key-file or "
-                              "DDPRUN_KEY"
-                            : "node 0's message says why");
+        return turned_away(t, "node 0 (%s) refuses this node, %d: %s", t->shown, t->setup->node,
+                           t->setup->proof->method == PROOF_KEY
+                               ? "it has another key: give the same to all with --key-file or "
+                                 "DDPRUN_KEY"
+                               : "node 0's message says why");
     default:
         return try_again(t, "it refuses this node (reason %u)", refusal->reason);
     }
@@ -146,10 +212,11 @@ static enum ddp_status check_hello(struct trying *t, const struct said *said)
     char version[128];
     if (said->node0.protocol != FRAME_PROTOCOL) {
         hello_show_version(&said->node0, version, sizeof version);
-        return ddp_fail(DDP_ERR_MISMATCH,
-                        "node 0 (%s) runs %s, this node, %d, runs ddprun %s: install one version "
-                        "on all",
-                        t->shown, version, t->setup->node, ddp_version());
+        return turned_away(
+            t,
+            "node 0 (%s) runs %s, this node, %d, runs ddprun %s: install one version "
+            "on all",
+            t->shown, version, t->setup->node, ddp_version());
     }
     if (said->node0.job != said->node.job)
         return try_again(t, "that port is another job's");
@@ -178,7 +245,7 @@ static enum ddp_status prove(struct trying *t, struct connection *connection)
     connection->phase = PHASE_PROOF;
     status = check_hello(t, &said);
     if (status == DDP_OK && said.node0.method == said.node.method)
-        status = hello_send_proof(connection, proof, &said, ROLE_NODE);
+        status = hello_send_proof(connection, proof, &said, false);
     if (status == DDP_OK)
         status = hear(t, connection, &frame);
     if (status != DDP_OK)
@@ -186,10 +253,12 @@ static enum ddp_status prove(struct trying *t, struct connection *connection)
     if (frame.kind != FRAME_PROOF)
         return refused(t);
     if (said.node0.method == said.node.method &&
-        proof_check(proof, ROLE_NODE0, &said, sizeof said, frame.data, frame.bytes, why))
+        hello_check_proof(proof, &said, true, &frame, why)) {
+        hello_seal(connection, proof, &said, false);
+        explicit_bzero(&said, sizeof said);
         return DDP_OK;
-    return ddp_fail(DDP_ERR_MISMATCH, "what answers at %s is not node 0 of this job: %s", t->shown,
-                    why);
+    }
+    return turned_away(t, "what answers at %s is not node 0 of this job: %s", t->shown, why);
 }
 
 static enum ddp_status try_address(struct trying *t, struct address address, int port)
@@ -235,6 +304,7 @@ static enum ddp_status look_up(struct trying *t)
         return DDP_OK;
     t->look_up_ns = now + LOOK_UP_NS;
     snprintf(t->shown, sizeof t->shown, "%s", t->name);
+    t->connected = false;
     if (!addresses_find(&t->addresses, t->name, t->port, why, sizeof why, &again))
         return again ? try_again(t, "%s", why)
                      : ddp_fail(DDP_ERR_IO, "node 0 has no address: %s: %s", t->name, why);
@@ -254,7 +324,8 @@ static enum ddp_status try_all(struct trying *t)
     if (status != DDP_OK)
         return status;
     status = DDP_ERR_TIMEOUT;
-    for (int port = 0; port < t->setup->port_count && status == DDP_ERR_TIMEOUT; port++)
+    t->answered = false;
+    for (int port = 0; port < t->port_count && status == DDP_ERR_TIMEOUT; port++)
         for (int i = 0; i < t->addresses.count && status == DDP_ERR_TIMEOUT; i++)
             status = try_address(t, t->addresses.list[i], t->port + port);
     return status;
@@ -286,8 +357,9 @@ static enum ddp_status find_node0(struct trying *t)
             t->told = true;
             ddp_log(DDP_LOG_INFO, "waiting for node 0: %s", t->why);
         }
-        if (link_pause(t->setup, -1, 0, RETRY_MS) == DDP_ERR_ABORTED)
-            return DDP_ERR_ABORTED;
+        status = link_pause(t->setup, -1, 0, RETRY_MS);
+        if (status != DDP_ERR_TIMEOUT)
+            return status;
     }
 }
 
@@ -342,7 +414,7 @@ static enum ddp_status hear_node0(struct trying *t, int *names)
             return status;
     }
     if (result != FRAME_NONE)
-        peer_lose(t->link, node0, "it sends what no ddprun sends");
+        peer_lose(t->link, node0, LINK_DAMAGED);
     return DDP_ERR_TIMEOUT;
 }
 
@@ -358,8 +430,9 @@ static enum ddp_status wait_for_all(struct trying *t)
     peer_ping(link, node0);
     do {
         struct epoll_event event;
-        if (link_pause(t->setup, link->epoll, POLLIN, -1) == DDP_ERR_ABORTED)
-            return DDP_ERR_ABORTED;
+        status = link_pause(t->setup, link->epoll, POLLIN, -1);
+        if (status != DDP_OK)
+            return status;
         status = DDP_ERR_TIMEOUT;
         if (epoll_wait(link->epoll, &event, 1, 0) <= 0)
             continue;
@@ -380,6 +453,9 @@ enum ddp_status link_node_join(struct link *link, const struct link_setup *setup
                             .setup = setup,
                             .name = setup->address,
                             .port = setup->port,
+                            .port_count = setup->exchange ? 1 : setup->port_count,
+                            .answer_seconds =
+                                setup->lost_seconds > 0 ? setup->lost_seconds : LINK_DEFAULT_LOST,
                             .start_ns = now,
                             .deadline_ns = now + (int64_t)(setup->node_timeout * 1e9)};
     struct trying *t = &trying;
@@ -395,6 +471,11 @@ enum ddp_status link_node_join(struct link *link, const struct link_setup *setup
         status = find_node0(t);
     if (status == DDP_OK)
         status = wait_for_all(t);
+    if (status == DDP_ERR_PREEMPTED && link->peers[0].connection.phase == PHASE_WAITING) {
+        struct connection *node0 = &link->peers[0].connection;
+        connection_put(node0, FRAME_GOODBYE, NULL, 0); /* it asks the others to stop */
+        connections_finish(&node0, 1);
+    }
     explicit_bzero(&t->contact, sizeof t->contact);
     return status;
 }

@@ -49,9 +49,9 @@ struct joining {
     int notes;
     char note[480]; /* the last refusal, for the final error */
     bool over;
-    bool interrupted;
-    int told;               /* nodes that know why the job ends */
-    struct stranger *wrong; /* the node because of which it ends; not yet told */
+    enum ddp_status interrupt; /* why the owner wants to stop; DDP_OK: it does not */
+    int told;                  /* nodes that know why the job ends */
+    struct stranger *wrong;    /* the node because of which it ends; not yet told */
     enum ddp_status status;
     char error[LINK_ERROR_BYTES]; /* that all nodes print; "" if there is none */
 };
@@ -106,7 +106,7 @@ static void forget(struct joining *j, struct stranger *stranger)
 static void drop(struct joining *j, struct stranger *stranger, const char *why)
 {
     ddp_log(j->stranger_told ? DDP_LOG_DEBUG : DDP_LOG_WARNING,
-            "dropped a connection from %s, which is no ddprun of this job: %s%s", stranger->from,
+            "dropped a connection from %s, which is not a ddprun of this job: %s%s", stranger->from,
             why, j->stranger_told ? "" : " (further ones are not reported)");
     j->stranger_told = true;
     forget(j, stranger);
@@ -197,13 +197,16 @@ static void heard_proof(struct joining *j, struct stranger *stranger, const stru
 {
     char why[PROOF_WHY];
     const struct proof *proof = j->setup->proof;
-    const struct said *said = &stranger->said;
-    if (!proof_check(proof, ROLE_NODE, said, sizeof *said, frame->data, frame->bytes, why))
+    struct said *said = &stranger->said;
+    struct connection *connection = &stranger->connection;
+    if (!hello_check_proof(proof, said, false, frame, why)) {
         refuse(j, stranger, REFUSED_PROOF, "%s", why);
-    else if (hello_send_proof(&stranger->connection, proof, said, ROLE_NODE0) != DDP_OK)
+    } else if (hello_send_proof(connection, proof, said, true) != DDP_OK) {
         forget(j, stranger);
-    else
-        stranger->connection.phase = PHASE_JOIN;
+    } else {
+        hello_seal(connection, proof, said, true);
+        connection->phase = PHASE_JOIN;
+    }
 }
 
 /* --- nodes ------------------------------------------------------------------------------------ */
@@ -247,19 +250,25 @@ static void take_pings(struct joining *j, struct peer *peer)
     struct frame frame;
     enum frame_result result;
     while ((result = connection_take(&peer->connection, &frame)) == FRAME_READY) {
+        if (frame.kind == FRAME_GOODBYE && !j->over) {
+            j->over = true; /* it was asked to stop */
+            j->status = DDP_ERR_PREEMPTED;
+        }
         if (frame.kind != FRAME_PING || !frame_read(&frame, &j->link->data))
             break;
         peer->status = j->link->data.status;
     }
     if (result != FRAME_NONE)
-        peer_lose(j->link, peer, "it has left");
+        peer_lose(j->link, peer, result == FRAME_BAD ? LINK_DAMAGED : "it has left");
 }
 
 /* Tells a node why the job ends. */
 static void tell(struct joining *j, struct connection *connection)
 {
     struct refusal refusal = {.reason = REFUSED_JOB_ENDS};
-    if (j->error[0])
+    if (j->status == DDP_ERR_PREEMPTED)
+        refusal.reason = REFUSED_STOPPED;
+    else if (j->error[0])
         snprintf(refusal.text, sizeof refusal.text, "%s", j->error);
     else
         snprintf(refusal.text, sizeof refusal.text, "node 0 (%.64s) has given up", j->setup->host);
@@ -429,7 +438,7 @@ static void handle_event(struct joining *j)
     if (who == j) {
         take_stranger(j);
     } else if (who == j->setup) {
-        j->interrupted = true;
+        j->interrupt = link_interrupt(j->setup);
     } else if (who >= (void *)link->peers && who < (void *)(link->peers + link->count)) {
         if (peer_handle(link, who, event.events))
             take_pings(j, who);
@@ -444,7 +453,7 @@ static void handle_event(struct joining *j)
 
 static void wait_for_nodes(struct joining *j)
 {
-    while (!j->over && !j->interrupted && j->arrived < j->link->count - 1) {
+    while (!j->over && j->interrupt == DDP_OK && j->arrived < j->link->count - 1) {
         if (ddp_deadline_passed(j->deadline_ns))
             time_is_over(j);
         else if (ddp_deadline_passed(j->tell_ns))
@@ -452,8 +461,8 @@ static void wait_for_nodes(struct joining *j)
         else
             handle_event(j);
     }
-    if (j->interrupted && !j->over)
-        j->status = DDP_ERR_ABORTED;
+    if (!j->over)
+        j->status = j->interrupt;
 }
 
 /* Those who have come hear at once why the job ends, those who are on their way when they come. */
@@ -465,8 +474,8 @@ static void end_joining(struct joining *j)
             tell(j, &j->link->peers[i].connection);
     if (j->wrong)
         tell(j, &j->wrong->connection);
-    while (j->status == DDP_ERR_MISMATCH && !j->interrupted && j->told < j->link->count - 1 &&
-           !ddp_deadline_passed(linger_ns))
+    while (j->status == DDP_ERR_MISMATCH && j->interrupt == DDP_OK &&
+           j->told < j->link->count - 1 && !ddp_deadline_passed(linger_ns))
         handle_event(j);
     finish(j);
 }

@@ -176,11 +176,19 @@ void peers_tick(struct link *link)
     }
 }
 
+enum ddp_status link_interrupt(const struct link_setup *setup)
+{
+    return setup->interrupted ? setup->interrupted(setup->interrupted_owner) : DDP_ERR_ABORTED;
+}
+
 enum ddp_status link_pause(const struct link_setup *setup, int fd, int events, int milliseconds)
 {
     struct pollfd fds[2] = {{setup->interrupt_fd, POLLIN, 0}, {fd, (short)events, 0}};
-    if (poll(fds, 2, milliseconds) > 0)
-        return fds[0].revents ? DDP_ERR_ABORTED : DDP_OK;
+    while (poll(fds, 2, milliseconds) > 0) {
+        enum ddp_status status = fds[0].revents ? link_interrupt(setup) : DDP_OK;
+        if (status != DDP_OK || fds[1].revents)
+            return status;
+    }
     return DDP_ERR_TIMEOUT;
 }
 

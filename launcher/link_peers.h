@@ -49,8 +49,11 @@ bool peer_handle(struct link *link, struct peer *peer, uint32_t events);
 /* The timer: sends signs of life and finds peers that give none. */
 void peers_tick(struct link *link);
 
-/* Waits for the owner's interrupt_fd or, of `fd` (-1: none), for `events`. DDP_ERR_ABORTED: the
- * owner wants to stop; DDP_ERR_TIMEOUT: neither. */
+/* Asks the owner, whose interrupt_fd is readable: DDP_OK: it goes on. */
+enum ddp_status link_interrupt(const struct link_setup *setup);
+
+/* Waits for the owner's interrupt_fd or, of `fd` (-1: none), for `events`. DDP_ERR_TIMEOUT: nothing
+ * has come; another error: the owner wants to stop. */
 enum ddp_status link_pause(const struct link_setup *setup, int fd, int events, int milliseconds);
 
 /* Takes a name, with control characters escaped. */

@@ -8,6 +8,7 @@
 #include "launcher/link_connection.h"
 
 #define LINK_ERROR_BYTES REFUSAL_TEXT /* of the error that ends joining on all nodes */
+#define LINK_DAMAGED     "what it sends arrives damaged"
 
 /* Another node, or ourselves. */
 struct peer {
@@ -15,6 +16,7 @@ struct peer {
     char name[LINK_NAME_BYTES];
     struct link_status status; /* the last that came; our own */
     bool lost;                 /* and this is not delivered yet: */
+    bool cut;                  /* ... we are, to it */
     char why[FRAME_LOST_MAX];
 };
 

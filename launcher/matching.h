@@ -17,7 +17,7 @@ struct matching {
     size_t used;
 };
 
-/* Does a line contain one of the texts? */
+/* Whether a line contains one of the texts. */
 bool matching_has(const char *filters, const char *line, size_t bytes);
 
 /* Takes what a stream has brought, and writes the lines that match, after `prefix`. False: the file

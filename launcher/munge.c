@@ -113,7 +113,7 @@ bool munge_make(const struct munge *munge, const void *data, size_t bytes, char 
 }
 
 bool munge_check(const struct munge *munge, const char *credential, const void *data, size_t bytes,
-                 char *why, size_t why_size)
+                 void *secret, size_t secret_bytes, char *why, size_t why_size)
 {
     void *found = NULL, *ctx = new_context(munge);
     int found_bytes = 0;
@@ -131,11 +131,15 @@ bool munge_check(const struct munge *munge, const char *credential, const void *
     else if (uid != geteuid())
         snprintf(why, why_size, "it runs as user %ld, this ddprun as user %ld", (long)uid,
                  (long)geteuid());
-    else if (found_bytes < 0 || (size_t)found_bytes != bytes ||
-             (bytes > 0 && memcmp(found, data, bytes) != 0))
+    else if (found_bytes < 0 || (size_t)found_bytes != bytes + secret_bytes ||
+             memcmp(found, data, bytes) != 0)
         snprintf(why, why_size, "its MUNGE credential was made for another connection");
     else
         right = true;
+    if (right)
+        memcpy(secret, (const unsigned char *)found + bytes, secret_bytes);
+    if (found_bytes > 0 && found)
+        explicit_bzero(found, (size_t)found_bytes);
     free(found);
     munge->ctx_destroy(ctx);
     return right;

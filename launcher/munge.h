@@ -23,11 +23,11 @@ struct munge *munge_open(char *why, size_t size);
 bool munge_make(const struct munge *munge, const void *data, size_t bytes, char *out, size_t size,
                 char *why, size_t why_size);
 
-/* Is it a credential that our user has made over these data, and is it new here? False: `why`
- * [out]. Its age does not matter, and neither do clocks that differ: the data have a number that we
- * have just drawn. */
+/* Whether it is a credential that our user has made over these data and a secret of secret_bytes
+ * [out], and new here. False: `why` [out]. Its age does not matter, and neither do clocks that
+ * differ: the data have a number that we have just drawn. */
 bool munge_check(const struct munge *munge, const char *credential, const void *data, size_t bytes,
-                 char *why, size_t why_size);
+                 void *secret, size_t secret_bytes, char *why, size_t why_size);
 
 void munge_close(struct munge *munge);
 

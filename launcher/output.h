@@ -41,11 +41,11 @@ char *output_error_file(const struct output *output, int rank);
  * and notes it in the relay, which logs it. */
 void output_check_files(const struct output *output);
 
-/* Is what the rank writes to standard error shown? */
+/* Whether what the rank writes to standard error is shown. */
 bool output_shows_errors(const struct output *output, int rank);
 
-/* Is the standard error of all ranks shown, and kept nowhere else? Then an error that several ranks
- * find needs to be written by one of them only. */
+/* Whether the standard error of all ranks is shown, and kept nowhere else. Then an error that
+ * several ranks find needs to be written by one of them only. */
 bool output_only_shows_errors(const struct output *output);
 
 /* Bytes that came through ddprun in this attempt, and whether all that a rank writes does. */

@@ -63,7 +63,8 @@ static bool is_zero(const char *name)
 
 static enum ddp_status fail_once(bool first, const char *format, ...) DDP_PRINTF(2, 3);
 
-/* What all tasks find alike is logged by the first of them. */
+/* What all tasks find alike is explained by the first of them: the others name it, each for itself,
+ * because nobody knows whether one person reads them all. */
 static enum ddp_status fail_once(bool first, const char *format, ...)
 {
     char text[1024];
@@ -71,7 +72,12 @@ static enum ddp_status fail_once(bool first, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return first ? ddp_fail(DDP_ERR_INVALID, "%s", text) : DDP_ERR_INVALID;
+    if (first)
+        return ddp_fail(DDP_ERR_INVALID, "%s", text);
+    char *colon = strstr(text, ": ");
+    if (colon)
+        *colon = 0;
+    return ddp_fail(DDP_ERR_INVALID, "%s: the error of task 0 says what to do", text);
 }
 
 static enum ddp_status copy_address(struct place *place, const char *name, const char *text)

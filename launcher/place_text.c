@@ -42,8 +42,8 @@ const char *place_read_nodes(const char *text, int *nodes)
     if (*at)
         return "must be a number of nodes from 1 to 4096";
     if (least != most)
-        return "must be one number: a job has as many nodes to its end; one that has lost a node "
-               "can be started again with fewer";
+        return "must be one number: the number of nodes of a job never changes; a job that has "
+               "lost a node can be started again with fewer";
     *nodes = (int)least;
     return NULL;
 }

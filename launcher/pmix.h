@@ -11,8 +11,9 @@
 
 struct pmix_ops {
     /* Becomes the client that PMIX_* in the environment describe. When the scheduler aborts the job
-     * or its server goes away, this process gets SIGTERM. Outputs: its rank and the job's size. */
-    enum ddp_status (*open)(int *rank, int *size);
+     * or its server goes away, this process gets SIGTERM. Outputs: its rank and the job's size. The
+     * errors are those of share(); after DDP_ERR_TIMEOUT or DDP_ERR_ABORTED nothing may follow. */
+    enum ddp_status (*open)(int *rank, int *size, double seconds, int interrupt_fd);
 
     /* Gives what rank 0 has in `data` to all ranks of the job, which all call this once.
      *   DDP_ERR_TIMEOUT   not all have done so within `seconds`

@@ -175,24 +175,26 @@ void proof_close(struct proof *proof)
     proof->munge = NULL;
 }
 
-/* What a proof is made over. Returns its length. */
+/* What a credential is made over, with room for a secret behind it. Returns its length. */
 static size_t payload(unsigned char out[SAID_MAX], const char *role, const void *said,
                       size_t said_bytes)
 {
     const size_t role_bytes = strlen(role) + 1;
-    assert(role_bytes + said_bytes <= SAID_MAX);
+    assert(role_bytes + said_bytes + PROOF_SECRET_BYTES <= SAID_MAX);
     memcpy(out, role, role_bytes);
     memcpy(out + role_bytes, said, said_bytes);
     return role_bytes + said_bytes;
 }
 
-static void make_hmac(const struct proof *proof, const unsigned char *data, size_t length,
+/* Over two parts. */
+static void make_hmac(const unsigned char *key, size_t key_bytes, const void *first,
+                      size_t first_bytes, const void *second, size_t second_bytes,
                       unsigned char out[SHA256_DIGEST_SIZE])
 {
     struct hmac_sha256_ctx context;
-    assert(proof->key);
-    hmac_sha256_set_key(&context, proof->key_bytes, proof->key);
-    hmac_sha256_update(&context, length, data);
+    hmac_sha256_set_key(&context, key_bytes, key);
+    hmac_sha256_update(&context, first_bytes, first);
+    hmac_sha256_update(&context, second_bytes, second);
 #if NETTLE_VERSION_MAJOR >= 4
     hmac_sha256_digest(&context, out);
 #else
@@ -201,42 +203,79 @@ static void make_hmac(const struct proof *proof, const unsigned char *data, size
     explicit_bzero(&context, sizeof context);
 }
 
+static void make_own(const struct proof *proof, const char *role, const void *said,
+                     size_t said_bytes, unsigned char out[SHA256_DIGEST_SIZE])
+{
+    assert(proof->key);
+    make_hmac(proof->key, proof->key_bytes, role, strlen(role) + 1, said, said_bytes, out);
+}
+
 enum ddp_status proof_make(const struct proof *proof, const char *role, const void *said,
-                           size_t said_bytes, unsigned char out[PROOF_MAX], size_t *bytes)
+                           size_t said_bytes, unsigned char out[PROOF_MAX], size_t *bytes,
+                           unsigned char secret[PROOF_SECRET_BYTES])
 {
     unsigned char data[SAID_MAX];
     char why[PROOF_WHY];
-    const size_t length = payload(data, role, said, said_bytes);
     *bytes = 0;
+    memset(secret, 0, PROOF_SECRET_BYTES);
     if (proof->method == PROOF_MUNGE) {
-        if (!munge_make(proof->munge, data, length, (char *)out, PROOF_MAX, why, sizeof why))
+        const size_t length = payload(data, role, said, said_bytes);
+        enum ddp_status status = proof_random(secret, PROOF_SECRET_BYTES);
+        if (status != DDP_OK)
+            return status;
+        memcpy(data + length, secret, PROOF_SECRET_BYTES);
+        const bool made = munge_make(proof->munge, data, length + PROOF_SECRET_BYTES, (char *)out,
+                                     PROOF_MAX, why, sizeof why);
+        explicit_bzero(data, sizeof data);
+        if (!made)
             return ddp_fail(DDP_ERR_SYSTEM, "cannot make a credential for the other nodes: %s",
                             why);
         *bytes = strlen((const char *)out) + 1;
     } else if (proof->method != PROOF_NONE) {
-        make_hmac(proof, data, length, out);
+        make_own(proof, role, said, said_bytes, out);
         *bytes = SHA256_DIGEST_SIZE;
     }
     return DDP_OK;
 }
 
 bool proof_check(const struct proof *proof, const char *role, const void *said, size_t said_bytes,
-                 const unsigned char *given, size_t given_bytes, char why[static PROOF_WHY])
+                 const unsigned char *given, size_t given_bytes,
+                 unsigned char secret[PROOF_SECRET_BYTES], char why[static PROOF_WHY])
 {
     unsigned char data[SAID_MAX], own[SHA256_DIGEST_SIZE];
-    const size_t length = payload(data, role, said, said_bytes);
+    memset(secret, 0, PROOF_SECRET_BYTES);
     if (proof->method == PROOF_NONE)
         return true;
     if (proof->method == PROOF_MUNGE) {
+        const size_t length = payload(data, role, said, said_bytes);
         if (given_bytes > 0 && given[given_bytes - 1] == 0)
-            return munge_check(proof->munge, (const char *)given, data, length, why, PROOF_WHY);
+            return munge_check(proof->munge, (const char *)given, data, length, secret,
+                               PROOF_SECRET_BYTES, why, PROOF_WHY);
         snprintf(why, PROOF_WHY, "what it sent is no MUNGE credential");
         return false;
     }
-    make_hmac(proof, data, length, own);
+    make_own(proof, role, said, said_bytes, own);
     const bool right = given_bytes == sizeof own && memeql_sec(own, given, sizeof own);
     explicit_bzero(own, sizeof own);
     if (!right)
         snprintf(why, PROOF_WHY, "it has another key");
     return right;
+}
+
+void proof_seal_begin(struct proof_seal *seal, const struct proof *proof, const char *role,
+                      const void *said, size_t said_bytes)
+{
+    static const unsigned char none[1];
+    *seal = (struct proof_seal){.on = true};
+    make_hmac(proof->key ? proof->key : none, proof->key_bytes, role, strlen(role) + 1, said,
+              said_bytes, seal->key);
+}
+
+void proof_seal_make(struct proof_seal *seal, const void *frame, size_t bytes,
+                     unsigned char out[PROOF_SEAL_BYTES])
+{
+    unsigned char whole[SHA256_DIGEST_SIZE];
+    make_hmac(seal->key, sizeof seal->key, &seal->number, sizeof seal->number, frame, bytes, whole);
+    seal->number++;
+    memcpy(out, whole, PROOF_SEAL_BYTES);
 }

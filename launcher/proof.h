@@ -17,6 +17,7 @@
 #define PROOF_KEY_MAX      4096
 #define PROOF_MAX          2048 /* bytes of a proof */
 #define PROOF_WHY          256  /* of a reason, with its 0 */
+#define PROOF_SECRET_BYTES 32
 
 /* Part of the protocol: numbers stay as they are. */
 enum proof_method {
@@ -62,13 +63,35 @@ enum ddp_status proof_random(void *out, size_t bytes);
  *   said        all that both sides have sent so far, with both nonces and the role of each
  *   role        "node 0" or "node": a proof of one cannot stand for one of the other
  *   out, *bytes [out]  at most PROOF_MAX
+ *   secret      [out] random bytes that only the peer finds in it (MUNGE); else zeros
  * DDP_ERR_SYSTEM (logged): MUNGE failed. */
 enum ddp_status proof_make(const struct proof *proof, const char *role, const void *said,
-                           size_t said_bytes, unsigned char out[PROOF_MAX], size_t *bytes);
+                           size_t said_bytes, unsigned char out[PROOF_MAX], size_t *bytes,
+                           unsigned char secret[PROOF_SECRET_BYTES]);
 
-/* Is this the peer's proof? `why` [out], if not: what is wrong with it, such as "it has another
- * key". Takes the same time for any wrong HMAC. */
+/* Is this the peer's proof? `secret` [out]: its secret. `why` [out], if not: what is wrong with it,
+ * such as "it has another key". Takes the same time for any wrong HMAC. */
 bool proof_check(const struct proof *proof, const char *role, const void *said, size_t said_bytes,
-                 const unsigned char *given, size_t given_bytes, char why[static PROOF_WHY]);
+                 const unsigned char *given, size_t given_bytes,
+                 unsigned char secret[PROOF_SECRET_BYTES], char why[static PROOF_WHY]);
+
+/* For what follows on a connection: a key that both sides make of what they have said, and a seal
+ * of each frame and its number with it, in which any change shows. With PROOF_NONE there is no
+ * secret: it shows damage then, but no forgery.
+ *   said   with the secrets of both proofs */
+#define PROOF_SEAL_BYTES 16
+
+struct proof_seal {
+    bool on;
+    unsigned char key[32];
+    uint64_t number; /* of the next frame */
+};
+
+void proof_seal_begin(struct proof_seal *seal, const struct proof *proof, const char *role,
+                      const void *said, size_t said_bytes);
+
+/* Of the next frame. */
+void proof_seal_make(struct proof_seal *seal, const void *frame, size_t bytes,
+                     unsigned char out[PROOF_SEAL_BYTES]);
 
 #endif

@@ -19,7 +19,7 @@
 /* Names of the memfds, as /proc shows them: of rank 3 "ddprun-stack-3". */
 #define PYTHON_STACK_FILE "ddprun-stack-"
 
-/* Does this command start the Python interpreter? */
+/* Whether this command starts the Python interpreter. */
 bool python_is(const char *program);
 
 struct python {

@@ -53,8 +53,8 @@ uint64_t relay_bytes(const struct relay *relay);
 /* Asks for the end once everything is written; the descriptor becomes readable then. */
 int relay_end(struct relay *relay);
 
-/* Has anything been lost, in this process, because standard output, standard error (2) or a log
- * file could not be written? Each was logged once. A closed reader does not count. */
+/* Whether anything has been lost, in this process, because standard output, standard error (2) or a
+ * log file could not be written. Each was logged once. A closed reader does not count. */
 bool relay_has_lost(void);
 
 /* Notes, and logs once, that a log file cannot be written; errno has the reason. */

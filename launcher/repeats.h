@@ -30,8 +30,8 @@ struct repeats {
  * a line with "error: ". `bytes` when there is none. */
 size_t repeats_find_error(const char *text, size_t bytes);
 
-/* Has another rank shown the same text within the last ten seconds? Else it is remembered as
- * `rank`'s. */
+/* Whether another rank has shown the same text within the last ten seconds. Otherwise it is
+ * remembered as `rank`'s. */
 bool repeats_has(struct repeats *repeats, int rank, const char *text, size_t bytes);
 
 /* Rank 0 has failed in the same way, with words of its own that nobody saw but the terminal: keeps

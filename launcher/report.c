@@ -58,7 +58,10 @@ const char *report_signal_name(int signal, char *text, size_t size)
 static void describe_end(int wait_status, char *text, size_t size)
 {
     char name[32];
-    if (WIFSIGNALED(wait_status)) {
+    if (wait_status == REPORT_LEFT) {
+        snprintf(text, size,
+                 "exited with code 0 without closing the job (ddp_train_close(), ddp_job_close())");
+    } else if (WIFSIGNALED(wait_status)) {
         int signal = WTERMSIG(wait_status);
         const char *words = sigdescr_np(signal);
         snprintf(text, size, "was killed by %s (%s%s)",
@@ -82,7 +85,7 @@ static void describe_line(const struct ddp_board *board, int rank, char *text, s
         used += (size_t)snprintf(text + used, size - used, " in phase %s", view.phase);
     if (view.step >= 0)
         used += (size_t)snprintf(text + used, size - used, "%s step %" PRId64, used ? "," : " at",
-                                 view.step);
+                                 view.step + 1);
     if (view.inside)
         snprintf(text + used, size - used, ", inside %s %" PRIu64, view.name, view.number);
 }

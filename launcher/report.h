@@ -12,6 +12,13 @@
  * NULL: they are logged again. */
 void report_collect(FILE *out);
 
+/* In place of the wait status of a worker that has exited with 0, but without closing the job it
+ * had joined: as one of exit code 1. */
+#define REPORT_LEFT 0x10100
+
+/* The same of one that a request to stop has killed before it could take it: exit code 75. */
+#define REPORT_STOPPED 0x14b00
+
 /* "all 4 workers exited with code 1" */
 void report_alike(int workers, int wait_status, char *text, size_t size);
 

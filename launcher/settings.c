@@ -206,7 +206,7 @@ static const char *read_rdzv_backend(void *destination, const char *value)
     (void)destination;
     return strcmp(value, "static") == 0 || strcmp(value, "c10d") == 0
                ? NULL
-               : "ddprun needs no rendezvous server, also not for several nodes: leave it out";
+               : "ddprun needs no rendezvous server, even for several nodes: leave it out";
 }
 
 /* Reads ",name=number" pairs after the kind of a fault. */
@@ -222,10 +222,12 @@ static const char *read_fault_parts(struct ddp_board_fault *fault, char *parts)
             return "must be like kill:rank=1,step=7";
         *equals = 0;
         if (strcmp(part, "rank") == 0) {
-            fault->rank = (int32_t)number; /* plan.c looks whether there is such a rank */
+            fault->rank = (int32_t)number; /* launch_plan.c checks that there is such a rank */
             part_is = RANK;
         } else if (strcmp(part, "step") == 0) {
-            fault->step = number;
+            if (number == 0)
+                return "counts steps from 1";
+            fault->step = number - 1;
             part_is = STEP;
         } else if ((strcmp(part, "code") == 0 && fault->kind == DDP_FAULT_EXIT && number < 256) ||
                    (strcmp(part, "ms") == 0 && fault->kind == DDP_FAULT_SLOW)) {
@@ -324,7 +326,7 @@ const struct ddp_option settings_table[] = {
      .help = "number of nodes, with one ddprun on each (default: the tasks of srun or mpirun that "
              "started this ddprun, one a node; else 1)"},
     {OPTION_CUSTOM_AT("node-rank", node_rank, read_node_rank, "R"), .environment = "PET_NODE_RANK",
-     .help = "which of the nodes this is, from 0 (default: as srun or mpirun says)"},
+     .help = "rank of this node, from 0 (default: as srun or mpirun says)"},
     {OPTION_TEXT("master-addr", master_addr, "ADDRESS"), .environment = "PET_MASTER_ADDR",
      .help = "name or address of node 0, where the other nodes find it; on one machine MASTER_ADDR "
              "of the workers (default 127.0.0.1)"},
@@ -345,7 +347,7 @@ const struct ddp_option settings_table[] = {
          "a file with the secret that the ddpruns of a job prove to each other, readable by its "
          "owner only; also DDPRUN_KEY"},
     {OPTION_FLAG("insecure-link", insecure_link),
-     .help = "let the ddpruns link up without any secret: whoever reaches the port can join"},
+     .help = "let the ddpruns link up without a secret: anyone who reaches the port can join"},
     {OPTION_FLAG("explain-launch", explain_launch),
      .help = "print which launcher was found, from which variables, and how the nodes would link "
              "up; start nothing"},
@@ -363,13 +365,9 @@ const struct ddp_option settings_table[] = {
      .environment = "PET_LOG_LINE_PREFIX_TEMPLATE",
      .help = "prefix of lines, with ${role_name}, ${hostname}, ${local_rank} and ${rank} (default "
              "'[${rank}]: ')"},
-    {OPTION_TEXT("duplicate-stdout-filters", stdout_filters, "TEXT,..."),
-     .environment = "PET_DUPLICATE_STDOUT_FILTERS",
-     .help = "with --tee: write lines of standard output that contain one of these texts to "
-             "filtered_stdout.log as well"},
-    {OPTION_TEXT("duplicate-stderr-filters", stderr_filters, "TEXT,..."),
-     .environment = "PET_DUPLICATE_STDERR_FILTERS",
-     .help = "the same for standard error and filtered_stderr.log"},
+    {OPTION_CUSTOM_AT("rdzv-id", run_id, read_run_id, "ID"), .environment = "PET_RDZV_ID",
+     .help = "TORCHELASTIC_RUN_ID of the workers, and part of the log directory's name (default "
+             "none)"},
     {OPTION_TEXT("role", role, "NAME"), .environment = "PET_ROLE",
      .help = "name of the workers' role, for programs that ask for it (default: default)"},
     {OPTION_SECTION("Ending"), OPTION_REAL("grace", grace_seconds, 0, 86400, "SECONDS"),
@@ -397,27 +395,22 @@ const struct ddp_option settings_table[] = {
     {OPTION_CUSTOM("inject", read_inject, "FAULT"),
      .help = "make a worker that uses libddp fail: kill:rank=1,step=7 stop:rank=0 "
              "exit:step=3,code=9 slow:rank=2,ms=50; may be repeated"},
-    {OPTION_SECTION("Accepted because torchrun has them"),
-     OPTION_CUSTOM_AT("rdzv-id", run_id, read_run_id, "ID"), .environment = "PET_RDZV_ID",
-
-     .help = "TORCHELASTIC_RUN_ID of the workers, and part of the log directory's name (default "
-             "none)"},
-    {OPTION_CUSTOM("rdzv-backend", read_rdzv_backend, "static|c10d"),
-     .help = "accepted, without effect"},
-    {OPTION_TEXT("rdzv-conf", ignored, "K=V,..."), .help = "accepted, without effect"},
-    {OPTION_REAL("monitor-interval", monitor_seconds, 0, 1e7, "SECONDS"),
-     .help = "accepted, without effect: a worker's end is noticed at once"},
+    /* Accepted because torchrun has them; not in --help. */
+    {OPTION_TEXT("duplicate-stderr-filters", stderr_filters, "TEXT,..."),
+     .environment = "PET_DUPLICATE_STDERR_FILTERS"},
+    {OPTION_TEXT("duplicate-stdout-filters", stdout_filters, "TEXT,..."),
+     .environment = "PET_DUPLICATE_STDOUT_FILTERS"},
+    {OPTION_CUSTOM("rdzv-backend", read_rdzv_backend, "static|c10d")},
+    {OPTION_TEXT("rdzv-conf", ignored, "K=V,...")},
+    {OPTION_REAL("monitor-interval", monitor_seconds, 0, 1e7, "SECONDS")},
     {OPTION_CUSTOM_AT("numa-binding", bind, read_numa_binding,
                       "node|socket|exclusive|core-complex"),
-     .environment = "PET_NUMA_BINDING", .help = "--bind numa, socket, core or l3"},
-    {OPTION_CUSTOM("event-log-handler", read_event_handler, "null"),
-     .help = "only null is possible"},
-    {OPTION_CUSTOM("logs-specs", read_logs_specs, "default"), .help = "only default is possible"},
-    {OPTION_CUSTOM("print-completion", read_completion, "SHELL"),
-     .help = "refused: the completion for bash is installed with ddprun"},
-    {OPTION_FLAG("use-env", use_env), .help = "accepted, without effect: ranks always come in the "
-                                              "environment"},
-    {OPTION_TEXT("start-method", ignored, "WORD"), .help = "accepted, without effect"},
+     .environment = "PET_NUMA_BINDING"},
+    {OPTION_CUSTOM("event-log-handler", read_event_handler, "null")},
+    {OPTION_CUSTOM("logs-specs", read_logs_specs, "default")},
+    {OPTION_CUSTOM("print-completion", read_completion, "SHELL")},
+    {OPTION_FLAG("use-env", use_env)},
+    {OPTION_TEXT("start-method", ignored, "WORD")},
     {OPTION_SECTION("Information"), OPTION_FLAG("help", help), .letter = 'h',
      .help = "print this text"},
     {OPTION_FLAG("version", version), .letter = 'V', .help = "print the version"},

@@ -10,6 +10,7 @@
 /* Exit codes of ddprun's own failures; all others are a worker's. As in env(1), nohup(1) and
  * timeout(1). */
 enum {
+    EXIT_LEFT = 1, /* a rank has ended with 0 while others need it, or without closing the job */
     EXIT_USAGE = 2,
     EXIT_HANG = 124,
     EXIT_LAUNCHER = 125,
@@ -95,7 +96,7 @@ enum ddp_status settings_read(struct settings *settings, int argc, char *const *
  * error, 3 both. NULL names none. */
 int settings_streams(const char *text, int rank);
 
-/* Does --local-ranks-filter let the rank be shown? */
+/* Whether --local-ranks-filter shows the rank. */
 bool settings_shown(const struct settings *settings, int rank);
 
 void settings_help(FILE *out);

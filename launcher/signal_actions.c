@@ -5,6 +5,7 @@
 
 #include "core/log.h"
 #include "launcher/cluster.h"
+#include "launcher/readiness.h"
 #include "launcher/report.h"
 #include "launcher/signals.h"
 
@@ -19,6 +20,7 @@ static void ask_to_stop(struct job *job, int signal)
         ddp_log(DDP_LOG_INFO, "%s: stopping after this step%s",
                 report_signal_name(signal, name, sizeof name),
                 signal == SIGINT ? "; again: ending at once" : "");
+    job->without_signal = true;
     job_request_stop(job, signal);
     cluster_request_stop(job, signal);
 }
@@ -26,13 +28,16 @@ static void ask_to_stop(struct job *job, int signal)
 static void handle_ending_signal(struct job *job, int signal)
 {
     char name[32];
+    if (cluster_has_asked(job, signal))
+        return;
     const bool asked = job->stop_request == SIGINT || job->stop_request == SIGTERM;
     if (job->state < ENDING && !asked && (signal == SIGINT || signal == SIGTERM) &&
         job_accepts_stop(job)) {
         ask_to_stop(job, signal);
         return;
     }
-    bool again = signal == SIGINT && (job->state >= ENDING || job->stop_request == SIGINT);
+    bool again = signal == SIGINT && (job->state >= ENDING || job->stop_request == SIGINT ||
+                                      job->held_signal == SIGINT);
     if (job->state >= ENDING && !job->interrupted)
         job->late_signal = signal;
     if (job->state >= ENDING && !again) {
@@ -46,14 +51,39 @@ static void handle_ending_signal(struct job *job, int signal)
     signals_end_workers(job, signal, again);
 }
 
+/* Workers whose program has not come so far yet that it can take a request would die of it. */
+static bool must_wait(const struct job *job, int signal)
+{
+    const bool asks = signal == SIGINT || signal == SIGTERM || signal == SIGUSR1;
+    return asks && job->state < ENDING && !job_accepts_stop(job) &&
+           readiness_some_start(job, signal);
+}
+
+void signals_handle_held(struct job *job)
+{
+    const int signal = job->held_signal;
+    if (!signal || must_wait(job, signal))
+        return;
+    job->held_signal = 0;
+    signals_handle(job, signal);
+}
+
 void signals_handle(struct job *job, int signal)
 {
     if (signal == SIGTSTP)
         job_pause(job);
     if (signal == SIGQUIT && !signals_end_job(job, signal))
         job_show(job);
+    if (!(signal == SIGINT && job->held_signal == SIGINT) && must_wait(job, signal)) {
+        if (job->held_signal != SIGINT && job->held_signal != SIGTERM)
+            job->held_signal = signal;
+        if (signal == SIGINT)
+            job->held_signal = signal; /* again, it does not wait */
+        return;
+    }
     if (signals_end_job(job, signal)) {
         handle_ending_signal(job, signal);
+        job->held_signal = 0;
         return;
     }
     if (signal == SIGUSR1 && job_accepts_stop(job)) {

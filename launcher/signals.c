@@ -6,6 +6,7 @@
 #include "launcher/signals.h"
 
 #include "core/log.h"
+#include "launcher/early.h"
 #include "launcher/report.h"
 
 #include <errno.h>
@@ -43,18 +44,19 @@ enum ddp_status signals_open(struct job *job)
     sigfillset(&all);
     sigdelset(&all, SIGTTIN);
     sigprocmask(SIG_SETMASK, &all, NULL);
+    early_end(); /* those that have come are read like any other */
     job->signal_fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
     if (job->signal_fd < 0)
         return ddp_fail(DDP_ERR_SYSTEM, "cannot watch signals: %s", strerror(errno));
     return DDP_OK;
 }
 
-int signals_ending_fd(const struct job *job)
+int signals_joining_fd(const struct job *job)
 {
     sigset_t ending;
     sigemptyset(&ending);
     for (int signal = 1; signal < 64; signal++)
-        if (signals_end_job(job, signal))
+        if (signal == SIGUSR1 || signals_end_job(job, signal))
             watch(&ending, &signal, 1);
     return signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK);
 }

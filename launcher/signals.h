@@ -13,9 +13,11 @@ enum ddp_status signals_open(struct job *job);
 /* Acts on one that was read. */
 void signals_handle(struct job *job, int signal);
 
-/* A descriptor that is readable when a signal has come that ends the job; nothing is taken from it.
- * -1: none. */
-int signals_ending_fd(const struct job *job);
+/* Acts on a request to stop that had to wait until workers can take it, if they can. */
+void signals_handle_held(struct job *job);
+
+/* A descriptor from which signals that end the job, or ask it to stop, can be read. -1: none. */
+int signals_joining_fd(const struct job *job);
 
 /* Another node has passed on a signal that was sent to its ddprun. `kills`: for the second time. */
 void signals_from_node(struct job *job, const char *node, int signal, bool kills);
@@ -23,7 +25,7 @@ void signals_from_node(struct job *job, const char *node, int signal, bool kills
 /* Ends all workers of this node because of a signal, or kills them. */
 void signals_end_workers(struct job *job, int signal, bool kills);
 
-/* Is it one that ends the job? */
+/* Whether it ends the job. */
 bool signals_end_job(const struct job *job, int signal);
 
 #endif

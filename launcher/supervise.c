@@ -39,6 +39,7 @@ static void start_workers(struct job *job)
         struct worker *worker = &job->workers[rank];
         enum ddp_status status =
             output_start_worker(&job->output, &job->spawner, rank, &worker->pid);
+        worker->start_ns = ddp_clock_ns();
         atomic_store(&job->board.memory->lines[rank].started, (int32_t)worker->pid);
         worker->running = worker->pid > 0; /* also when only its output could not be relayed */
         job->running += worker->running;

@@ -19,7 +19,7 @@ void terminal_open(struct terminal *terminal);
 /* Takes the terminal back from a worker, and closes it. */
 void terminal_close(struct terminal *terminal);
 
-/* Is ddprun, or the worker that it lent the terminal to, in the foreground? */
+/* Whether ddprun, or the worker that it lent the terminal to, is in the foreground. */
 bool terminal_is_ours(const struct terminal *terminal);
 
 /* Stops ddprun until it is in the foreground, as any program in the background that uses the

@@ -183,7 +183,7 @@ void verdict_node_done(struct job *job, int node, const struct link_step *done)
 
 /* --- on every node ---------------------------------------------------------------------------- */
 
-void verdict_lost(struct job *job, int node, const char *why)
+void verdict_lost(struct job *job, int node, const char *why, bool cut)
 {
     struct cluster *cluster = job->cluster;
     struct link_text end = {.attempt = (uint32_t)job->plan->restart,
@@ -197,7 +197,7 @@ void verdict_lost(struct job *job, int node, const char *why)
         return;
     }
     cluster->nodes[node].lost = true;
-    if (cluster->nodes[node].done && cluster->open)
+    if (cluster->nodes[node].done && cluster->open && !cut)
         return; /* its part was over */
     if (!cluster->ended)
         decide(job, &end);
@@ -379,7 +379,7 @@ bool cluster_ready(struct job *job)
     for (int n = 1; n < cluster->count; n++) {
         if (cluster->nodes[n].lost && !cluster->ended) {
             snprintf(why, sizeof why, "%s is lost", cluster_node_name(job, n));
-            verdict_lost(job, n, why);
+            verdict_lost(job, n, why, false);
         }
         if (cluster->ended || !cluster->nodes[n].ready)
             return false;

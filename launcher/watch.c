@@ -12,6 +12,7 @@
 #include "launcher/activity.h"
 #include "launcher/cluster.h"
 #include "launcher/first_failure.h"
+#include "launcher/report.h"
 #include "launcher/signals.h"
 #include "launcher/board_table.h"
 
@@ -25,6 +26,7 @@
 #define LATE_NS             INT64_C(2000000000)
 #define FAR_NS              INT64_C(1250000000) /* at most so old is what other nodes tell */
 #define ABSENT_MS           5000
+#define HELD_MS             3 /* between two looks at whether workers can take a request to stop */
 #define LAST_OUTPUT_SECONDS 0.5 /* for what ended workers wrote, once a signal ends ddprun */
 
 static int rank_of(const struct job *job, pid_t pid)
@@ -33,6 +35,39 @@ static int rank_of(const struct job *job, pid_t pid)
         if (job->workers[rank].running && job->workers[rank].pid == pid)
             return rank;
     return -1;
+}
+
+/* A program that uses libddp has worked with the other ranks, and has not said that it is done:
+ * they may wait for it, and its results may be missing. */
+static bool has_left(const struct job *job, int rank)
+{
+    struct ddp_board_view view;
+    ddp_board_read(&job->board, rank, &view);
+    return view.pid > 0 && !view.closed && (view.step >= 0 || view.entered > 0);
+}
+
+/* A batch system sends a request to stop to workers too: one that it kills before it could take it
+ * has stopped, as ddprun was asked to. */
+static bool has_stopped(const struct job *job, int rank, int status)
+{
+    struct ddp_board_view view;
+    const int asked = job->held_signal      ? job->held_signal
+                      : job->without_signal ? job->stop_request
+                                            : 0;
+    if (!WIFSIGNALED(status) || WTERMSIG(status) != asked)
+        return false;
+    ddp_board_read(&job->board, rank, &view);
+    return view.pid == 0;
+}
+
+/* What counts as its wait status. */
+static int judge(const struct job *job, int rank, int status)
+{
+    if (status == 0 && has_left(job, rank))
+        return REPORT_LEFT;
+    if (has_stopped(job, rank, status))
+        return REPORT_STOPPED;
+    return status;
 }
 
 /* Reaps one child. A worker's group is killed with it; until it is reaped its number cannot be
@@ -52,9 +87,9 @@ static void reap(struct job *job, pid_t pid)
         return;
     struct worker *worker = &job->workers[rank];
     worker->running = false;
-    worker->wait_status = status;
+    worker->wait_status = judge(job, rank, status);
     worker->peak_kib = usage.ru_maxrss;
-    worker->suspect = status != 0;
+    worker->suspect = worker->wait_status != 0;
     job->running--;
 }
 
@@ -188,23 +223,30 @@ static double limit_seconds(struct job *job)
                : settings->timeout_seconds;
 }
 
-static void end_hanging(struct job *job, double limit)
+/* Of one node. */
+static void end_here(struct job *job, int exit_code, const char *why)
 {
-    char text[160];
-    snprintf(text, sizeof text, "%s for %g s%s; ending the job",
-             job->progress ? "no rank has made progress"
-                           : "no worker has used CPU time or written anything",
-             limit, sets_up(job) ? " before the first step was finished (--setup-timeout)" : "");
-    if (job->cluster) {
-        cluster_hangs(job, text);
-        return;
-    }
-    ddp_log(DDP_LOG_ERROR, "%s", text);
-    job_show(job);
-    job_decide(job, EXIT_HANG);
+    ddp_log(DDP_LOG_ERROR, "%s; ending the job", why);
+    if (exit_code == EXIT_HANG)
+        job_show(job);
+    job_decide(job, exit_code);
     job->restartable = true;
     ddp_board_abort(&job->board, DDP_ABORT_BY_LAUNCHER);
     job_end(job, SIGTERM);
+}
+
+static void end_hanging(struct job *job, double limit)
+{
+    char text[160];
+    snprintf(text, sizeof text, "%s for %g s%s%s",
+             job->progress ? "no rank has made progress"
+                           : "no worker has used CPU time or written anything",
+             limit, sets_up(job) ? " before the first step was finished (--setup-timeout)" : "",
+             job->cluster ? "; ending the job" : "");
+    if (job->cluster)
+        cluster_hangs(job, text);
+    else
+        end_here(job, EXIT_HANG, text);
 }
 
 static void watch_progress(struct job *job)
@@ -244,6 +286,7 @@ static int find_absent(const struct job *job, bool *waits)
 static void watch_absent(struct job *job)
 {
     bool waits = false;
+    char text[160];
     if (job->absent_ns == INT64_MAX || job->state != RUNNING)
         return;
     int absent = find_absent(job, &waits);
@@ -256,10 +299,12 @@ static void watch_absent(struct job *job)
     if (absent < 0 || !waits || !ddp_deadline_passed(job->absent_ns))
         return;
     job->absent_ns = INT64_MAX;
-    ddp_log(DDP_LOG_WARNING,
-            "rank %d has ended without joining the other ranks, which wait for it: do "
-            "all ranks run the same program? --timeout ends such a job",
-            absent);
+    snprintf(text, sizeof text,
+             "rank %d has ended without joining the other ranks, which wait for it; do all ranks "
+             "run the same program?",
+             absent);
+    if (!cluster_fail_here(job, -1, EXIT_LEFT, text))
+        end_here(job, EXIT_LEFT, text);
 }
 
 /* When the loop must look around, though nothing has come. */
@@ -271,6 +316,8 @@ static int64_t next_look_ns(const struct job *job)
         until_ns = job->watch_ns;
     if (job->state == RUNNING && job->absent_ns > 0 && job->absent_ns < until_ns)
         until_ns = job->absent_ns;
+    if (job->held_signal && ddp_deadline_ns(HELD_MS) < until_ns)
+        until_ns = ddp_deadline_ns(HELD_MS);
     return verdict_ns < until_ns ? verdict_ns : until_ns;
 }
 
@@ -307,7 +354,9 @@ void watch_workers(struct job *job)
     while (goes_on(job)) {
         poll(watched, 2 + CLUSTER_FDS, job_milliseconds(next_look_ns(job)));
         cluster_work(job); /* first: when this node is lost, that is why its workers have ended */
-        if (take_signals(job))
+        const bool children = take_signals(job);
+        signals_handle_held(job);
+        if (children)
             handle_children(job);
         else if (watched[1].revents)
             first_failure_at_start(job);

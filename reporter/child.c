@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * See child.h. Files without a name take what a program writes, so no pipe has to be emptied while
- * it runs. */
+ * it runs. It leads a process group of its own, which ends with it. */
 #include "config.h"
 
 #include "reporter/child.h"
@@ -25,18 +25,28 @@ static const int watched[] = {SIGINT, SIGTERM, SIGHUP};
 #define WATCHED (sizeof watched / sizeof watched[0])
 
 static volatile sig_atomic_t ended_by, running;
+static bool watching; /* also while no program runs */
 
 static void end_child(int signal)
 {
     ended_by = signal;
     if (running > 0)
-        kill((pid_t)running, SIGTERM);
+        kill(-(pid_t)running, SIGTERM);
+}
+
+/* What is ignored stays so. */
+static void change(void (*from)(int), void (*to)(int))
+{
+    struct sigaction now, next = {.sa_handler = to, .sa_flags = SA_RESTART};
+    for (size_t i = 0; i < WATCHED; i++)
+        if (sigaction(watched[i], NULL, &now) == 0 && now.sa_handler == from)
+            sigaction(watched[i], &next, NULL);
 }
 
 void child_watch_signals(void)
 {
-    for (size_t i = 0; i < WATCHED; i++)
-        signal(watched[i], end_child);
+    watching = true;
+    change(SIG_DFL, end_child);
 }
 
 void child_end_by_signal(void)
@@ -51,8 +61,8 @@ static void become(const struct child *child, pid_t parent, int error, const sig
 {
     const int null = open("/dev/null", O_RDWR);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    for (size_t i = 0; i < WATCHED; i++)
-        signal(watched[i], SIG_DFL);
+    setpgid(0, 0);
+    change(end_child, SIG_DFL);
     if (null < 0 || getppid() != parent || dup2(child->in < 0 ? null : child->in, 0) < 0 ||
         dup2(child->out < 0 ? null : child->out, 1) < 0 || dup2(error, 2) < 0)
         _exit(126);
@@ -100,19 +110,32 @@ enum ddp_status child_run(const struct child *child, int *code, char **said)
         close(error);
         return DDP_ERR_PREEMPTED;
     }
+    change(SIG_DFL, end_child);
     const pid_t pid = fork();
     if (pid == 0)
         become(child, parent, error, &before);
-    running = pid;
     const int failure = errno;
+    if (pid > 0)
+        setpgid(pid, pid); /* as the child does: whoever is first */
+    running = pid;
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (pid < 0) {
+        if (!watching)
+            change(end_child, SIG_DFL);
         close(error);
         return ddp_fail(DDP_ERR_SYSTEM, "fork: %s", strerror(failure));
     }
+    siginfo_t info;
+    while (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR)
+        ;
+    kill(-pid, SIGKILL); /* what it has started; until it is reaped the number is its own */
+    running = 0;
     while (waitpid(pid, &state, 0) < 0 && errno == EINTR)
         ;
-    running = 0;
+    if (!watching) {
+        change(end_child, SIG_DFL);
+        child_end_by_signal();
+    }
     *code = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
     enum ddp_status status = child_read(error, SAID_BYTES, said, &bytes);
     close(error);

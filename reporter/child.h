@@ -20,12 +20,13 @@ struct child {
 /* Runs a program to its end.
  *   code [out]   its exit code; 128 and the signal's number if one ended it; CHILD_MISSING
  *   said [out]   the end of what it wrote to standard error, freed with free()
- * DDP_ERR_SYSTEM, DDP_ERR_MEMORY; DDP_ERR_PREEMPTED: a signal asked ddpreport to end
- * (child_watch_signals()). */
+ * DDP_ERR_SYSTEM, DDP_ERR_MEMORY; DDP_ERR_PREEMPTED: a signal asked ddpreport to end, after
+ * child_watch_signals(). */
 enum ddp_status child_run(const struct child *child, int *code, char **said);
 
-/* SIGINT, SIGTERM and SIGHUP end the program that runs, and no other is started, instead of ending
- * ddpreport at once; child_end_by_signal() does that, when nothing is left behind. */
+/* SIGINT, SIGTERM and SIGHUP end the program that runs, with all that it has started, and then
+ * ddpreport. From this call on no other program is started then, and child_end_by_signal() ends
+ * ddpreport, when nothing is left behind. */
 void child_watch_signals(void);
 void child_end_by_signal(void); /* does nothing when there was none */
 

@@ -6,8 +6,8 @@
 
 #include "reporter/settings.h"
 
-/* ddpreport RUN.jsonl ...: the runs of logs as a table, and as pictures in a file or the terminal;
- * with --follow until the last run has ended. */
+/* ddpreport RUN.jsonl ...: the runs of logs as a table, and as pictures in a file or the terminal.
+ */
 enum ddp_status runs_show(const struct settings *settings);
 
 /* ddpreport compare: runs the comparison and shows it.

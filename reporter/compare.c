@@ -103,8 +103,9 @@ int variants_make(struct variant variants[VARIANTS], const struct settings *sett
             continue;
         if (most % units != 0 || !is_power_of_two(most / units)) {
             ddp_fail(DDP_ERR_INVALID,
-                     "--workers: %" PRId64 " and %" PRId64 ": the largest must be a number twice, "
-                     "four times, ... as large as each other, for equal bits",
+                     "--workers: %" PRId64 " and %" PRId64 ": the largest must be 2, 4, 8, ... "
+                     "times each of the others, for equal "
+                     "bits",
                      units, most);
             return 0;
         }

@@ -147,7 +147,7 @@ static enum ddp_status run(int in, int out)
                                                "installed: install Debian's package gnuplot-nox");
     else if (code == CHILD_LATE)
         status =
-            ddp_fail(DDP_ERR_SYSTEM, "gnuplot has not ended after %d s: it was ended", SECONDS);
+            ddp_fail(DDP_ERR_SYSTEM, "gnuplot did not end within %d s and was killed", SECONDS);
     else
         status = ddp_fail(DDP_ERR_SYSTEM, "gnuplot failed with exit status %d: %s", code,
                           ddp_text_show(shown, line ? line + 1 : said));

@@ -50,7 +50,7 @@ void plot_box(struct plot *plot, size_t colour, double left, double right, doubl
               double bottom);
 void plot_key(struct plot *plot, size_t colour, const char *title);
 
-/* Can gnuplot draw? Tried before what takes long. Statuses as of plot_end(). */
+/* Whether gnuplot can draw; tried before long work. Statuses as of plot_end(). */
 enum ddp_status plot_check(void);
 
 /* Runs gnuplot.

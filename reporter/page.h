@@ -29,7 +29,7 @@ enum ddp_status page_end(struct page *page, const char *path, enum ddp_status st
 /* Replaces a file by these bytes. DDP_ERR_IO names it. */
 enum ddp_status page_write_file(const char *path, const char *text, size_t bytes);
 
-/* Can the file be written? Work of minutes may come before. */
+/* Whether the file can be written. Minutes of work may come before that. */
 enum ddp_status page_check_file(const char *path);
 
 /* An SVG as a file of its own: with the rules that make it dark. */

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * Pictures of runs: a panel for the loss, the learning rate, the speed and the norm of the gradient
- * each, with evaluations, checkpoints and restarts as marks; and what each thread did in a step. */
+ * each, with evaluations, checkpoints and restarts as marks. */
 #ifndef DDP_REPORTER_PICTURES_H
 #define DDP_REPORTER_PICTURES_H
 
 #include "reporter/gnuplot.h"
 #include "reporter/series.h"
-#include "reporter/trace_file.h"
 
 struct curves {
     const struct log_run *runs;
@@ -26,14 +25,5 @@ enum ddp_status curves_draw_all(const struct curves *curves, enum plot_kind kind
 
 /* What the panel shows: "Loss". */
 extern const char *const curves_titles[PANELS];
-
-/* The step of a trace that took the median time. As plot_end() returns it. */
-enum ddp_status timeline_draw(const struct trace *trace, enum plot_kind kind, char **picture,
-                              size_t *bytes);
-
-/* The same as text, without gnuplot. DDP_ERR_MEMORY. */
-enum ddp_status timeline_print(const struct trace *trace, int columns, FILE *out);
-
-extern const char timeline_notes[];
 
 #endif

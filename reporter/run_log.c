@@ -140,7 +140,7 @@ static enum ddp_status begin_run(struct reader *reader, const json_t *object)
                         reader->name, reader->line, json_integer_value(format), FORMAT);
     if (!json_is_object(json_object_get(object, "config")) ||
         !read_step(object, "first_step", 1, &first_step))
-        return fail_line(reader, "the description of a run is incomplete: this is no log of "
+        return fail_line(reader, "the description of a run is incomplete: this is not a log of "
                                  "trainer, or not of this version");
     read_header(&run, object);
     if (reader->run && continues(reader->run, &run, first_step)) {
@@ -266,11 +266,11 @@ static enum ddp_status read_line(struct reader *reader, const char *line, size_t
         return status;
     if (cut) {
         if (!reader->quietly)
-            ddp_log(DDP_LOG_WARNING, "%s:%zu: this line was cut off, and is left out", reader->name,
+            ddp_log(DDP_LOG_WARNING, "%s:%zu: this line is truncated and was ignored", reader->name,
                     reader->line);
         return DDP_OK;
     }
-    snprintf(why, sizeof why, "no line of a log: %.150s", error.text);
+    snprintf(why, sizeof why, "not a line of a log: %.150s", error.text);
     return fail_line(reader, why);
 }
 

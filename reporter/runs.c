@@ -12,25 +12,21 @@
 #include "reporter/page.h"
 #include "reporter/pictures.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PANEL_LINES   16 /* of a picture in the terminal */
-#define FOLLOW_MS     1000
-#define SHORTEST_PLOT 14
+#define PANEL_LINES 16 /* of a picture in the terminal */
 
-static enum ddp_status read_logs(struct run_log *log, const struct settings *settings, bool quietly)
+static enum ddp_status read_logs(struct run_log *log, const struct settings *settings)
 {
     enum ddp_status status = DDP_OK;
     *log = (struct run_log){.count = 0};
     for (int i = 0; status == DDP_OK && i < settings->file_count; i++)
-        status = run_log_read(log, settings->files[i], quietly);
+        status = run_log_read(log, settings->files[i], false);
     return status;
 }
 
@@ -125,10 +121,9 @@ static int columns_of_terminal(void)
     return columns == 0 ? 79 : columns < 21 ? 20 : columns > 301 ? 300 : columns - 1;
 }
 
-static enum ddp_status print_panels(const struct curves *curves, const struct trace *trace)
+static enum ddp_status print_panels(const struct curves *curves)
 {
-    enum ddp_status status =
-        trace->span_count > 0 ? timeline_print(trace, columns_of_terminal(), stdout) : DDP_OK;
+    enum ddp_status status = DDP_OK;
     for (int panel = 0; status == DDP_OK && panel < PANELS; panel++)
         status = print_panel(curves, (enum panel)panel, columns_of_terminal(), PANEL_LINES);
     return status;
@@ -136,8 +131,7 @@ static enum ddp_status print_panels(const struct curves *curves, const struct tr
 
 /* --- in a file -------------------------------------------------------------------------------- */
 
-static enum ddp_status write_page(const struct settings *settings, const struct curves *curves,
-                                  const struct trace *trace)
+static enum ddp_status write_page(const struct settings *settings, const struct curves *curves)
 {
     struct page page;
     struct table table;
@@ -151,108 +145,30 @@ static enum ddp_status write_page(const struct settings *settings, const struct 
     table_free(&table);
     page_paragraph(&page,
                    "Strong lines are running means, pale ones the values themselves. Dots are "
-                   "evaluations on the test set, strokes on the lower axis checkpoints, "
-                   "broken vertical lines restarts.");
+                   "evaluations on the test set, ticks on the lower axis checkpoints, dashed "
+                   "vertical lines restarts.");
     for (int panel = 0; status == DDP_OK && panel < PANELS; panel++) {
         status = curves_draw(curves, (enum panel)panel, PLOT_SVG, 1000, 320, &picture);
         if (status == DDP_OK && picture)
             page_picture(&page, curves_titles[panel], picture);
         free(picture);
     }
-    if (status == DDP_OK && trace->span_count > 0)
-        status = timeline_draw(trace, PLOT_SVG, &picture, NULL);
-    if (status == DDP_OK && trace->span_count > 0) {
-        page_picture(&page, "Time line of a step", picture);
-        page_paragraph(&page, timeline_notes);
-        free(picture);
-    }
     return page_end(&page, settings->output, status);
 }
 
-static enum ddp_status write_picture(const struct settings *settings, const struct curves *curves,
-                                     const struct trace *trace)
+static enum ddp_status write_picture(const struct settings *settings, const struct curves *curves)
 {
     const bool svg = ddp_text_ends_with(settings->output, ".svg");
     const enum plot_kind kind = svg ? PLOT_SVG : PLOT_PNG;
     char *picture = NULL;
     size_t bytes = 0;
     enum ddp_status status =
-        trace->span_count > 0
-            ? timeline_draw(trace, kind, &picture, &bytes)
-            : curves_draw_all(curves, kind, svg ? 1000 : 1400, svg ? 640 : 800, &picture, &bytes);
+        curves_draw_all(curves, kind, svg ? 1000 : 1400, svg ? 640 : 800, &picture, &bytes);
     if (status == DDP_OK)
         status = svg ? page_write_svg(settings->output, picture)
                      : page_write_file(settings->output, picture, bytes);
     free(picture);
     return status;
-}
-
-/* --- as the logs grow ------------------------------------------------------------------------- */
-
-static bool all_ended(const struct run_log *log)
-{
-    for (size_t i = 0; i < log->count; i++)
-        if (log->runs[i].is_last && !log->runs[i].status[0])
-            return false;
-    return true;
-}
-
-/* What changes when a log does; -1: one is not there, or still empty. */
-static int64_t state_of(const struct settings *settings)
-{
-    int64_t state = 0;
-    for (int i = 0; i < settings->file_count; i++) {
-        struct stat status;
-        if (stat(settings->files[i], &status) < 0)
-            return errno == ENOENT ? -1 : 0; /* reading it says what is wrong */
-        if (status.st_size == 0)
-            return -1;
-        state += status.st_size + status.st_mtim.tv_nsec;
-    }
-    return state;
-}
-
-static enum ddp_status draw_frame(const struct run_log *log, const struct settings *settings)
-{
-    const struct curves curves = {log->runs, log->count, (enum x_axis)settings->x,
-                                  settings->log_scale};
-    struct winsize size = {.ws_row = 24};
-    ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
-    fputs("\033[H\033[2J", stdout);
-    enum ddp_status status = print_table(log, stdout);
-    const int room = (size.ws_row > 0 ? size.ws_row : 24) - 2 * ((int)log->count + 2) - 3;
-    if (status == DDP_OK)
-        status = print_panel(&curves, PANEL_LOSS, columns_of_terminal(),
-                             room > SHORTEST_PLOT ? room : SHORTEST_PLOT);
-    fflush(stdout);
-    return status;
-}
-
-static enum ddp_status follow(const struct settings *settings)
-{
-    int64_t drawn = -1;
-    bool waits = false;
-    if (!isatty(STDOUT_FILENO))
-        return ddp_fail(DDP_ERR_INVALID, "--follow needs a terminal: use --terminal, or --output "
-                                         "FILE.html");
-    for (;; usleep(FOLLOW_MS * 1000)) {
-        struct run_log log;
-        const int64_t state = state_of(settings);
-        if (state < 0 && !waits) {
-            ddp_log(DDP_LOG_INFO, "waiting for %s", settings->files[0]);
-            waits = true;
-        }
-        if (state < 0 || state == drawn)
-            continue;
-        drawn = state;
-        enum ddp_status status = read_logs(&log, settings, true);
-        if (status == DDP_OK)
-            status = draw_frame(&log, settings);
-        const bool ended = status == DDP_OK && all_ended(&log);
-        run_log_free(&log);
-        if (status != DDP_OK || ended || ferror(stdout))
-            return status;
-    }
 }
 
 /* --- all -------------------------------------------------------------------------------------- */
@@ -263,42 +179,33 @@ static enum ddp_status check_output(const struct settings *settings)
     struct stat output, input;
     if (!settings->output || stat(settings->output, &output) < 0)
         return DDP_OK;
-    for (int i = 0; i <= settings->file_count; i++) {
-        const char *path = i < settings->file_count ? settings->files[i] : settings->trace;
-        if (path && stat(path, &input) == 0 && input.st_dev == output.st_dev &&
+    for (int i = 0; i < settings->file_count; i++)
+        if (stat(settings->files[i], &input) == 0 && input.st_dev == output.st_dev &&
             input.st_ino == output.st_ino)
             return ddp_fail(DDP_ERR_INVALID,
                             "--output %s: this is the file %s, which is read: use another name",
-                            settings->output, path);
-    }
+                            settings->output, settings->files[i]);
     return DDP_OK;
 }
 
 enum ddp_status runs_show(const struct settings *settings)
 {
     struct run_log log = {.count = 0};
-    struct trace trace = {.span_count = 0};
-    if (settings->follow)
-        return follow(settings);
     enum ddp_status status = check_output(settings);
     if (status == DDP_OK)
         status = page_check_file(settings->output);
     if (status == DDP_OK)
-        status = read_logs(&log, settings, false);
-    if (status == DDP_OK && settings->trace)
-        status = trace_read(&trace, settings->trace);
+        status = read_logs(&log, settings);
     const struct curves curves = {log.runs, log.count, (enum x_axis)settings->x,
                                   settings->log_scale};
     if (status == DDP_OK)
         status = print_table(&log, stdout);
     fflush(stdout);
     if (status == DDP_OK && settings->terminal)
-        status = print_panels(&curves, &trace);
+        status = print_panels(&curves);
     if (status == DDP_OK && settings->output)
-        status = ddp_text_ends_with(settings->output, ".html")
-                     ? write_page(settings, &curves, &trace)
-                     : write_picture(settings, &curves, &trace);
-    trace_free(&trace);
+        status = ddp_text_ends_with(settings->output, ".html") ? write_page(settings, &curves)
+                                                               : write_picture(settings, &curves);
     run_log_free(&log);
     return status;
 }

@@ -39,14 +39,12 @@ static const struct ddp_option run_options[] = {
     {OPTION_SECTION("Pictures of runs"), OPTION_TEXT("output", output, "FILE"), .letter = 'o',
      .help = "write pictures to this file, whose name ends in .html, .svg or .png"},
     {OPTION_FLAG("terminal", terminal), .help = "draw in the terminal"},
-    {OPTION_FLAG("follow", follow),
-     .help = "draw in the terminal, and anew as the logs grow, until the last run has ended"},
+    OPTION_GONE("follow", "use --terminal, as in watch ddpreport RUN.jsonl --terminal"),
     {OPTION_CHOICE("x", x, x_words, "AXIS"),
      .help = "what curves run over: step (the default), tokens (of models without tokens: samples) "
              "or time"},
     {OPTION_FLAG("log-scale", log_scale), .help = "draw the loss on a logarithmic axis"},
-    {OPTION_TEXT("trace", trace, "FILE"),
-     .help = "also draw the time line of a step from this file of trainer --trace"},
+    OPTION_GONE("trace", "open the file in Perfetto or chrome://tracing"),
     {OPTION_FLAG("help", help), .letter = 'h', .help = "print this"},
     {OPTION_FLAG("version", version), .help = "print the version"},
     {0},
@@ -119,12 +117,6 @@ static enum ddp_status read_runs(struct settings *settings, int argc, char **arg
         return ddp_fail(DDP_ERR_INVALID,
                         "no log is named: ddpreport RUN.jsonl, which trainer --log "
                         "RUN.jsonl wrote (see --help)");
-    if (settings->follow && (settings->output || settings->trace))
-        return ddp_fail(DDP_ERR_INVALID, "--follow draws the loss in the terminal: leave out --%s",
-                        settings->output ? "output" : "trace");
-    if (settings->trace && !settings->output && !settings->terminal)
-        return ddp_fail(DDP_ERR_INVALID, "--trace: say where its time line is drawn: add "
-                                         "--terminal or --output FILE.html");
     return check_output(settings);
 }
 

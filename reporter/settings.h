@@ -15,10 +15,9 @@ struct settings {
     bool compare, help, version;
     const char *output; /* a file, or NULL */
     /* Of runs. */
-    bool terminal, follow;
+    bool terminal;
     int x; /* enum x_axis */
     bool log_scale;
-    const char *trace;
     char **files; /* into argv's array, which is sorted anew */
     int file_count;
     /* Of a comparison. */

@@ -173,7 +173,7 @@ enum ddp_status trace_parse(struct trace *trace, const char *name, const char *t
             status = add_event(trace, event);
             json_decref(event);
         } else if (length > 0 && text[at] != '[' && end) {
-            return ddp_fail(DDP_ERR_FORMAT, "%s: no trace that trainer --trace wrote", name);
+            return ddp_fail(DDP_ERR_FORMAT, "%s: not a trace that trainer --trace wrote", name);
         }
         at = next;
     }

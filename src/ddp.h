@@ -37,7 +37,7 @@ extern "C" {
 enum ddp_status {
     DDP_OK = 0,
     DDP_ERR_INVALID = -1,     /* an argument, flag or combination is invalid */
-    DDP_ERR_MEMORY = -2,      /* out of memory, also of shared or device memory */
+    DDP_ERR_MEMORY = -2,      /* out of memory: host, shared or device memory */
     DDP_ERR_IO = -3,          /* a file that cannot be opened, read or written */
     DDP_ERR_FORMAT = -4,      /* a file whose contents are wrong */
     DDP_ERR_SYSTEM = -5,      /* a system call failed */
@@ -50,7 +50,7 @@ enum ddp_status {
                                  than the one that said so get DDP_ERR_ABORTED */
 };
 
-/* One English phrase for a status; never NULL, also for unknown numbers. */
+/* One English phrase for a status; never NULL, even for unknown numbers. */
 DDP_API const char *ddp_status_string(enum ddp_status status);
 
 /* The process exit code that ddprun and trainer document for a status (0 for DDP_OK). */
@@ -82,7 +82,7 @@ DDP_API int ddp_job_local_rank(const ddp_job *job); /* LOCAL_RANK, as ddprun set
 #define DDP_ID_MAX_BYTES 256 /* the largest id; ncclUniqueId has 128 bytes */
 #define DDP_ID_SLOTS     64  /* ids a job can hand over: one for each communicator */
 
-/* Hands an opaque id (a ncclUniqueId, say) from the one rank that made it to all others, on all
+/* Hands an opaque id (such as a ncclUniqueId) from the one rank that made it to all others, on all
  * nodes.
  *   slot   0 .. DDP_ID_SLOTS-1, each written once in a job
  *   bytes  at most DDP_ID_MAX_BYTES; the same on both sides (else DDP_ERR_MISMATCH)
@@ -113,7 +113,8 @@ DDP_API enum ddp_status ddp_job_accept_stop(ddp_job *job);
  * ranks get true for the same step, provided that no rank can begin step s + 1 before every rank
  * has begun step s, as is the case if each step reduces gradients. A program then saves its state
  * and exits with the code of DDP_ERR_PREEMPTED. Never blocks on one node. With several nodes it
- * waits, once a request is there, until node 0 has named the step: a message there and back. */
+ * waits, once a request has arrived, until node 0 has named the step: one message there and
+ * back. */
 DDP_API bool ddp_job_should_stop(ddp_job *job, int64_t step);
 
 /* Aborts the whole job: every wait of every rank, on all nodes, ends with DDP_ERR_ABORTED. May be
@@ -158,7 +159,7 @@ DDP_API void ddp_comm_set_timeout(ddp_comm *comm, int timeout_ms);
 
 /* Registered memory: zeroed, page-aligned, which peers can reach without a copy. Collective, with
  * the same size on all ranks (DDP_ERR_MISMATCH otherwise). DDP_ERR_MEMORY says what was needed and
- * what there is. ddp_comm_free() is collective too; memory that is left is freed with the
+ * what is available. ddp_comm_free() is collective too; memory that is left is freed with the
  * communicator. */
 DDP_API enum ddp_status ddp_comm_alloc(ddp_comm *comm, size_t bytes, void **memory);
 DDP_API enum ddp_status ddp_comm_free(ddp_comm *comm, void *memory);
@@ -193,8 +194,8 @@ DDP_API enum ddp_status ddp_comm_finish(ddp_comm *comm);
 
 /* A model is a list of operations on tensors, built once for a shard of fixed shape: building order
  * is execution order, and backward runs it in reverse. Builders return NULL once one has failed,
- * and take NULL then; ddp_graph_finish() returns the first error, so a model is a page of straight
- * code. Tensors belong to their graph. */
+ * and accept NULL then; ddp_graph_finish() returns the first error, so a model is a page of
+ * straight code. Tensors belong to their graph. */
 typedef struct ddp_graph ddp_graph;
 typedef struct ddp_tensor ddp_tensor;
 
@@ -228,9 +229,9 @@ DDP_API ddp_tensor *ddp_graph_input(ddp_graph *graph, const char *name, enum ddp
 DDP_API ddp_tensor *ddp_graph_parameter(ddp_graph *graph, const char *name, int dim_count,
                                         const int64_t *dims, struct ddp_init init);
 /* A parameter that is not learned: gradients pass through the operations that read it, but it has
- * none, and no optimizer state. Files of checkpoints do not hold it. The workers of a machine share
+ * none, and no optimizer state. Checkpoints do not hold it. The workers of a machine share
  * one copy on the CPU.
- *   dtype  that it is held in: DDP_F32 or DDP_BF16. What has one dimension, or more than two, is
+ *   dtype  that it is held in: DDP_F32 or DDP_BF16. With one dimension, or more than two, it is
  *          held in float32 either way */
 DDP_API ddp_tensor *ddp_graph_frozen(ddp_graph *graph, const char *name, int dim_count,
                                      const int64_t *dims, struct ddp_init init,
@@ -238,14 +239,15 @@ DDP_API ddp_tensor *ddp_graph_frozen(ddp_graph *graph, const char *name, int dim
 /* Parameters that are made between the two, by ddp_graph_parameter() and by layers, are frozen. */
 DDP_API void ddp_graph_begin_frozen(ddp_graph *graph, enum ddp_dtype dtype);
 DDP_API void ddp_graph_end_frozen(ddp_graph *graph);
-/* The same numbers in another shape; no copy. One dimension may be -1: what is left. */
+/* The same numbers in another shape; no copy. One dimension may be -1: it follows from the
+ * others. */
 DDP_API ddp_tensor *ddp_graph_reshape(ddp_graph *graph, ddp_tensor *x, int dim_count,
                                       const int64_t *dims);
 
 /* The dimensions of a tensor, DDP_TENSOR_DIMS of them, 0 beyond the last; all 0 for NULL. */
 DDP_API const int64_t *ddp_graph_dims(const ddp_tensor *tensor);
 
-/* Operations. Each gives a new tensor; shapes are checked. A tensor may be read by several: its
+/* Operations. Each returns a new tensor; shapes are checked. A tensor may be read by several: its
  * gradient is their sum. */
 
 /* (...,C) x (O,C)^T + (O) -> (...,O); bias may be NULL. */
@@ -262,17 +264,17 @@ DDP_API ddp_tensor *ddp_graph_head_cross_entropy(ddp_graph *graph, ddp_tensor *x
 /* Any float32 and as many targets, input 1 of float32 -> (1): the mean of (output - target)^2 over
  * all elements. */
 DDP_API ddp_tensor *ddp_graph_mse(ddp_graph *graph, ddp_tensor *output, ddp_tensor *targets);
-/* (B,T) int32, (V,C), (P,C) -> (B,T,C): rows of wte by token plus rows of wpe by place; wpe may be
- * NULL. */
+/* (B,T) int32, (V,C), (P,C) -> (B,T,C): rows of wte by token plus rows of wpe by position; wpe may
+ * be NULL. */
 DDP_API ddp_tensor *ddp_graph_embedding(ddp_graph *graph, ddp_tensor *tokens, ddp_tensor *wte,
                                         ddp_tensor *wpe);
 /* (B,T,3C) -> (B,T,C): causal attention of several heads on packed queries, keys and values. */
 DDP_API ddp_tensor *ddp_graph_attention(ddp_graph *graph, ddp_tensor *qkv, int64_t heads);
 /* (B,T,H*D), (B,T,K*D) twice -> (B,T,H*D): causal attention, in which H / K heads of queries share
  * a head of keys and values; its cache holds K heads. Query i sees key j <= i if j > i - window,
- * and if j is not before the begin of i's document.
- *   documents  (B,T) int32, the first position of each one's document, which never falls within a
- *              row; NULL: a row is one document. Not with a cache
+ * and if j is not before the beginning of i's document.
+ *   documents  (B,T) int32, the first position of each one's document, which never decreases within
+ *              a row; NULL: a row is one document. Not with a cache
  *   window     0: none */
 DDP_API ddp_tensor *ddp_graph_grouped_attention(ddp_graph *graph, ddp_tensor *q, ddp_tensor *k,
                                                 ddp_tensor *v, ddp_tensor *documents, int64_t heads,
@@ -282,12 +284,12 @@ DDP_API ddp_tensor *ddp_graph_select(ddp_graph *graph, ddp_tensor *x, int64_t in
 /* Rotary positions (RoPE). The table has cosines and sines of position * frequency, times `factor`,
  * for positions 0 .. positions-1 and size/2 frequencies; all layers may share it. Nothing learns
  * it.
- *   size         R, the leading features of a head that are turned: even
+ *   size         R, the leading features of a head that are rotated: even
  *   frequencies  (R/2), radians; copied */
 DDP_API ddp_tensor *ddp_graph_rope_table(ddp_graph *graph, int64_t positions, int64_t size,
                                          const float *frequencies, float factor);
 /* (B,T,C) of several heads, or (B,T,H,D) -> the same shape: in the head of row t, feature i and
- * feature i + R/2 are turned by the angles of position t. */
+ * feature i + R/2 are rotated by the angles of position t. */
 DDP_API ddp_tensor *ddp_graph_rope(ddp_graph *graph, ddp_tensor *x, int64_t heads,
                                    ddp_tensor *table);
 /* silu(gate) * up of two tensors of one shape, silu(z) = z / (1 + exp(-z)). */
@@ -311,7 +313,7 @@ DDP_API ddp_tensor *ddp_graph_sum(ddp_graph *graph, ddp_tensor *x);
 
 #define DDP_CUSTOM_INPUTS 4
 
-/* An input of an operation of the program's own, in memory of the host. */
+/* An input of a program's own operation, in host memory. */
 struct ddp_custom_tensor {
     enum ddp_dtype dtype; /* DDP_F32; of tokens and labels DDP_I32, of frozen parameters perhaps
                              DDP_BF16 */
@@ -329,13 +331,13 @@ struct ddp_custom_pass {
     int64_t output_count;
     const float *output_gradients; /* backward */
     void *saved;                   /* forward may write it for backward; NULL: nothing is trained */
-    void *scratch;                 /* no longer there after the callback */
+    void *scratch;                 /* gone after the callback */
     bool trains;                   /* false: an evaluation */
 };
 
-/* An operation of the program's own, on the CPU. The callbacks are called for one shard at a time,
+/* A program's own operation, on the CPU. The callbacks are called for one shard at a time,
  * by the thread that computes it: with --mode dp several at once, so what `arg` points to is only
- * read. Where their result depends on nothing but their inputs, the weights have the same bits in
+ * read. If their result depends only on their inputs, the weights have the same bits in
  * all modes. A status other than DDP_OK ends the run. Begin with DDP_CUSTOM_OP_INIT. */
 struct ddp_custom_op {
     size_t struct_bytes; /* sizeof(struct ddp_custom_op) */
@@ -403,15 +405,15 @@ struct ddp_model_shape {
     enum ddp_dtype dtype;          /* of a sample: DDP_F32, or DDP_I32 for tokens */
     int dim_count;                 /* of one sample */
     int64_t dims[DDP_TENSOR_DIMS]; /* (C,H,W) of images, (T) of tokens */
-    int64_t classes;     /* labels are 0 .. classes-1; of tokens the vocabulary; 0: they are no
-                            classes, or there are none */
+    int64_t classes;     /* labels are 0 .. classes-1; of tokens the vocabulary; 0: they are
+                            numbers, or there are none */
     int64_t label_count; /* labels of one sample: 1, or T of tokens; 0: none */
     enum ddp_dtype label_dtype; /* DDP_I32 of classes, DDP_F32 of targets that are numbers */
 };
 
 /* Builds a model: input 0 is the samples (batch, dims...), input 1 the labels (batch) of
  * label_dtype, or (batch, label_count), if there are any. Ends with ddp_graph_finish() and returns
- * what it gives. Called for several batch sizes and by every worker: the same parameters each time.
+ * its result. Called for several batch sizes and by every worker: the same parameters each time.
  *   arg  as it was given to ddp_train_set_model() */
 typedef enum ddp_status ddp_model_builder(ddp_graph *graph, const struct ddp_model_shape *shape,
                                           void *arg);

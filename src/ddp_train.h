@@ -34,11 +34,11 @@ DDP_API enum ddp_status ddp_train_set(ddp_train *train, const char *name, const 
 DDP_API void ddp_train_set_model(ddp_train *train, const char *name, ddp_model_builder *build,
                                  void *arg);
 
-/* --- Data of one's own ------------------------------------------------------------------------ */
+/* --- Your own data ---------------------------------------------------------------------------- */
 
-/* Reads sample `index`, 0 .. count-1. Threads call it side by side, in any order, and again: the
- * same index gives the same sample, in every process of the job. Fills both arrays. It must not
- * call ddp_train functions on the run.
+/* Reads sample `index`, 0 .. count-1. Several threads call it at once, in any order, and
+ * repeatedly: the same index gives the same sample, in every process of the job. Fills both arrays.
+ * It must not call ddp_train functions on the run.
  *   arg          as the struct has it
  *   sample [out] (dims...) of dtype
  *   label [out]  (label_count) int32 or float32; NULL without labels
@@ -48,7 +48,7 @@ typedef enum ddp_status ddp_data_read(void *arg, int64_t index, void *sample, vo
 #define DDP_DATA_NO_LABEL                                                                          \
     (-100) /* does not count in loss and accuracy, as PyTorch's ignore_index */
 
-/* Samples, as a function reads them or as arrays in memory. Begins as DDP_DATA_INIT. */
+/* Samples, as a function reads them or as arrays in memory. Initialise it with DDP_DATA_INIT. */
 struct ddp_data {
     size_t struct_bytes;           /* sizeof(struct ddp_data) */
     int64_t count;                 /* samples, at least 1 */
@@ -88,31 +88,38 @@ static inline struct ddp_data ddp_data_arrays(int64_t count, int64_t features, c
 
 /* Trains on this data instead of what --data names. All ranks give the same.
  *   training  copied; what it points to must outlive the run
- *   test      the same, of the same shape; NULL: none (--val-split cuts one off)
+ *   test      the same, of the same shape; NULL: none, unless --val-split sets some aside
  * DDP_ERR_INVALID: the message names the member. A label that is out of range is found when it is
  * read, in arrays when the run is opened. */
 DDP_API enum ddp_status ddp_train_set_data(ddp_train *train, const struct ddp_data *training,
                                            const struct ddp_data *test);
 
-/* Will ddp_train_run() call ddp_job_accept_stop()? It does where checkpoints are written. */
+/* Whether ddp_train_run() will call ddp_job_accept_stop(): it does if checkpoints are written. */
 DDP_API bool ddp_train_accepts_stop(const ddp_train *train);
 
 /* Prints all options, as `trainer --help all` does. */
 DDP_API void ddp_train_help(FILE *out);
 
-/* Prints the options that most people use, each with an example, as `trainer --help` does. */
+/* Prints the common options, each with an example, as `trainer --help` does. */
 DDP_API void ddp_train_help_short(FILE *out);
 
-/* Prints what a directory of Hugging Face holds and what training it would need, as `trainer info`
+/* Prints what a Hugging Face directory holds and what training it would need, as `trainer info`
  * does. DDP_ERR_INVALID: it is not a directory; DDP_ERR_IO, DDP_ERR_FORMAT, DDP_ERR_MEMORY. */
 DDP_API enum ddp_status ddp_train_info(const char *path, FILE *out);
+
+/* Encodes the text or directory of texts `in` with the tokenizer that the options name, to the file
+ * of tokens `to`, as `trainer tokenize` does. Of several workers rank 0 does it.
+ *   out  where it prints a line
+ * DDP_ERR_INVALID, DDP_ERR_IO, DDP_ERR_FORMAT, DDP_ERR_MEMORY. */
+DDP_API enum ddp_status ddp_train_tokenize(ddp_train *train, const char *in, const char *to,
+                                           FILE *out);
 
 /* Trains: joins the job, loads the data, runs all steps, evaluates, saves. Collective over the
  * job's workers. When one fails, the job is aborted.
  *   out  where rank 0 prints plan, progress and results; NULL: nowhere */
 DDP_API enum ddp_status ddp_train_run(ddp_train *train, FILE *out);
 
-/* --- Training with a loop of one's own -------------------------------------------------------- */
+/* --- Your own loop ---------------------------------------------------------------------------- */
 
 /* What ddp_train_run() is made of:
  *
@@ -124,11 +131,11 @@ DDP_API enum ddp_status ddp_train_run(ddp_train *train, FILE *out);
  *   }
  *   status = ddp_train_close(train, status);
  *
- * All options keep their meaning. The functions are collective, and what they give is the same on
- * all ranks, but for the seconds: so ranks that decide by it decide alike. The structs are the
- * run's, valid until the next call of the function that gave them, at most until ddp_train_close();
- * they grow at their ends in later versions. After one function has failed the others return its
- * status, until ddp_train_close(). */
+ * All options keep their meaning. The functions are collective, and their results are the same on
+ * all ranks, except the seconds, so ranks that decide by them decide alike. The structs are the
+ * run's, valid until the next call of the function that returned them, at most until
+ * ddp_train_close(); they grow at their ends in later versions. After one function has failed the
+ * others return its status, until ddp_train_close(). */
 
 struct ddp_step {
     int64_t number;       /* steps done, with this one and those before a resume */
@@ -136,15 +143,15 @@ struct ddp_step {
     int64_t samples;      /* of its global batch */
     double loss;          /* mean over the global batch, before the update */
     double rate;          /* learning rate */
-    double gradient_norm; /* of the mean gradient, before it was clipped; always there */
-    double seconds;       /* since the end of the step before, evaluations left out */
+    double gradient_norm; /* of the mean gradient, before it was clipped; always set */
+    double seconds;       /* since the end of the previous step, without evaluations */
     bool evaluate; /* an evaluation is due: at the end of an epoch, or as --eval-every says */
 };
 
 struct ddp_evaluation {
     int64_t samples;
     double loss;          /* mean over all predictions, of classes in nats */
-    double accuracy;      /* share of correct predictions, 0 .. 1; NaN: labels are no classes */
+    double accuracy;      /* share of correct predictions, 0 .. 1; NaN: labels are numbers */
     double perplexity;    /* exp(loss) of a language model; else NaN */
     double bits_per_byte; /* of its text, where known; else NaN */
     int64_t best_number;  /* steps done at the lowest loss so far; 0: no loss was finite */
@@ -152,33 +159,32 @@ struct ddp_evaluation {
     int64_t since_best;   /* evaluations after it; an equal loss is not lower */
 };
 
-/* Joins the job and makes ready for the first step, or for the next one of a run that is resumed.
+/* Joins the job and prepares the first step, or the next one of a run that is resumed.
  *   out  as for ddp_train_run()
- * Whatever it returns, ddp_train_close() is called after it. DDP_ERR_INVALID: an option that does
- * not train (--plan, --generate, --predict, --eval-only); already open. */
+ * Whatever it returns, ddp_train_close() is called after it. DDP_ERR_INVALID: an option that
+ * excludes training (--plan, --generate, --predict, --eval-only); already open. */
 DDP_API enum ddp_status ddp_train_open(ddp_train *train, FILE *out);
 
-/* Of this worker in the job, once the run is open: 0 for one that runs alone. */
+/* This worker's rank in the job, once the run is open; 0 if it runs alone. */
 DDP_API int ddp_train_rank(const ddp_train *train);
 
-/* Steps until the run's end, with the one that comes, as --steps or --epochs say; --patience may
- * bring it nearer. 0 after a failure. */
+/* Steps until the run's end, including the next one, as --steps or --epochs say; --patience may
+ * bring it closer. 0 after a failure. */
 DDP_API int64_t ddp_train_steps_left(const ddp_train *train);
 
 /* One optimizer step. A checkpoint that is due has been written by then. DDP_ERR_PREEMPTED: the job
  * is to stop, no step was made, and ddp_train_close() leaves a checkpoint. DDP_ERR_DIVERGED.
- * DDP_ERR_INVALID: there is no step left. */
+ * DDP_ERR_INVALID: no step is left. */
 DDP_API enum ddp_status ddp_train_step(ddp_train *train, const struct ddp_step **step);
 
 /* The learning rate of the steps that follow, instead of the schedule's: a finite number from 0,
  * else the next step is DDP_ERR_INVALID; the same on all ranks, else DDP_ERR_MISMATCH. NaN: the
- * schedule's again. The run must be open. Checkpoints hold the rate: a run that is resumed goes on
- * with it. */
+ * schedule's again. The run must be open. Checkpoints hold the rate: a run that is resumed
+ * continues with it. */
 DDP_API void ddp_train_set_rate(ddp_train *train, double rate);
 
-/* Evaluates on the test samples. Each call counts as an evaluation, but for those before the first
- * step since opening. A loss that is not finite is DDP_OK. DDP_ERR_INVALID: there are no test
- * samples. */
+/* Evaluates on the test samples. Each call counts as an evaluation, except those before the first
+ * step since opening. A loss that is not finite is DDP_OK. DDP_ERR_INVALID: no test samples. */
 DDP_API enum ddp_status ddp_train_evaluate(ddp_train *train,
                                            const struct ddp_evaluation **evaluation);
 
@@ -191,14 +197,14 @@ DDP_API enum ddp_status ddp_train_save(ddp_train *train, const char *path);
 
 /* --- Hooks: what a run calls ------------------------------------------------------------------ */
 
-/* Called by the thread that makes the steps, on all ranks but for save_state, also within
+/* Called by the thread that makes the steps, on all ranks except save_state, also within
  * ddp_train_run(). What is NULL is not called. A status other than DDP_OK ends the run, on all
  * ranks. A hook may call ddp_train_rank(), _steps_left(), _set_rate(), _save(), _tensor(),
  * _get_weights(), _put_weights() and _get_gradients(); save_state, which runs on one rank, only
- * ddp_train_rank(), _steps_left(), _tensor() and, where it is local, _get_weights(). What else
- * steps, evaluates, opens or closes this run gets DDP_ERR_INVALID.
+ * ddp_train_rank(), _steps_left(), _tensor() and, where it is local, _get_weights(). Calls
+ * that step, evaluate, open or close this run return DDP_ERR_INVALID.
  *
- * State of the program's own becomes the file own-NAME of each checkpoint. save_state is called on
+ * The program's own state becomes the file own-NAME of each checkpoint. save_state is called on
  * rank 0, and gives bytes that are copied before anything else is called. restore_state is called
  * at the end of opening, when the run is resumed from a checkpoint that has such a file: on all
  * ranks, with the same bytes.
@@ -247,13 +253,13 @@ DDP_API const struct ddp_train_tensor *ddp_train_tensor(const ddp_train *train, 
  * --zero 1 and --dtype bf16 on GPUs.
  *   values [out]  row-major, float32; also where the graph computes in bf16
  *   count         of the tensor
- * DDP_ERR_INVALID: there is no such tensor, or it has another count. */
+ * DDP_ERR_INVALID: no tensor has this name, or it has another count. */
 DDP_API enum ddp_status ddp_train_get_weights(ddp_train *train, const char *name, float *values,
                                               size_t count);
 
-/* Replaces the weights of a tensor on all ranks. The run goes on as one that had these weights; the
- * optimizer's state stays as it is, also in a checkpoint that ddp_train_close() writes. Collective,
- * with the same name on all ranks.
+/* Replaces the weights of a tensor on all ranks. The run continues as one that had these weights;
+ * the optimizer's state stays as it is, also in a checkpoint that ddp_train_close() writes.
+ * Collective, with the same name on all ranks.
  *   values  rank 0's are taken; the others give as many
  * DDP_ERR_INVALID as above; DDP_ERR_MISMATCH. */
 DDP_API enum ddp_status ddp_train_put_weights(ddp_train *train, const char *name,
@@ -261,13 +267,13 @@ DDP_API enum ddp_status ddp_train_put_weights(ddp_train *train, const char *name
 
 /* Copies out the gradient of a tensor in the last step: the mean over the global batch, before it
  * is clipped, and without weight decay. The same values on all ranks. Collective.
- * DDP_ERR_INVALID as above; there was no step yet; the tensor is a statistic. */
+ * DDP_ERR_INVALID as above; no step was made yet; the tensor is a statistic. */
 DDP_API enum ddp_status ddp_train_get_gradients(ddp_train *train, const char *name, float *values,
                                                 size_t count);
 
-/* Ends the run: after DDP_OK, also before its last step, prints and saves what the options name;
- * after DDP_ERR_PREEMPTED waits for the checkpoint; after a failure, of the loop's own too, aborts
- * the job.
+/* Ends the run: after DDP_OK, even before its last step, prints and saves what the options name;
+ * after DDP_ERR_PREEMPTED waits for the checkpoint; after a failure, including the loop's own,
+ * aborts the job.
  *   status  of the loop
  * After DDP_OK and with --checkpoint it also writes a checkpoint of the last step made, if there is
  * none. Returns the first failure of a call with this run, even if the loop has ignored it;

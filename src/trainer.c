@@ -104,13 +104,19 @@ int main(int argc, char **argv)
         mask_stop_signals(SIG_UNBLOCK);
         return ddp_status_exit_code(print_info(argc, argv));
     }
+    const bool tokenizes = argc > 1 && strcmp(argv[1], "tokenize") == 0;
+    const int operands = tokenizes ? 3 : 0;
     enum ddp_status status = ddp_train_create(&train);
+    if (status == DDP_OK && tokenizes && (argc < 4 || argv[2][0] == '-' || argv[3][0] == '-'))
+        status = ddp_fail(DDP_ERR_INVALID, "tokenize: name the text and the file to be written: "
+                                           "trainer tokenize IN OUT --tokenizer PATH");
     if (status == DDP_OK)
-        status = ddp_train_parse(train, argc, argv);
+        status = ddp_train_parse(train, argc - operands, argv + operands);
     if (status == DDP_OK && !ddp_train_accepts_stop(train))
         mask_stop_signals(SIG_UNBLOCK);
     if (status == DDP_OK)
-        status = ddp_train_run(train, stdout);
+        status = tokenizes ? ddp_train_tokenize(train, argv[2], argv[3], stdout)
+                           : ddp_train_run(train, stdout);
     ddp_train_destroy(train);
     return ddp_status_exit_code(status);
 }

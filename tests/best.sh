@@ -58,7 +58,7 @@ agrees() {
 }
 keeps="--keep-best --checkpoint $dir --keep 1"
 for start in "$ddprun -n 2 trainer" "$ddprun -n 4 trainer --zero 0" "$trainer --mode dp --replicas 2" \
-    "$ddprun -n 2 trainer --no-shared-weights --checkpoint-every 7"; do
+    "$ddprun -n 2 trainer --checkpoint-every 7"; do
     rm -rf "$dir"
     agrees "${start#"$top/"}" $start $ends $keeps
 done
@@ -153,7 +153,7 @@ killed=0 complete=0
 while [ $((killed + complete)) -lt "$kills" ] && [ "$failures" -lt 5 ]; do
     $ddprun -n 2 trainer $ends --eval-every 2 --patience 1000 --steps 200 $keeps --resume --quiet >"$work/out" 2>&1 &
     random 900
-    sleep "0.$(printf %03d "$drawn")"
+    sleep "0.$(printf %03d "$drawn")" # time: a kill may come at any moment
     kill -9 $! 2>/dev/null
     wait $! 2>/dev/null
     count=$((count + 1))

@@ -124,7 +124,7 @@ plan "as torchrun: core-complex" '0-1 0 2;4-5 1 2;8-9 2 2;12-13 3 2' --numa-bind
 plan "l3" "$(for i in 0 1 2 3 4 5 6 7; do echo "$((2 * i))-$((2 * i + 1)) $((i / 2)) 2"; done | paste -sd';')" --bind l3 -n 8
 HWLOC_SYNTHETIC='numa:2 core:4 pu:2'
 expect "CPUs that are not there" 0 'warning: rank [01] cannot be bound to CPUs [0-9-]* of NUMA node [12]0: .*; it runs unbound' \
-    env HWLOC_SYNTHETIC='numa:2(indexes=10,20) core:1 pu:2(indexes=4000,4001,4002,4003)' "$ddprun" -n 2 --bind numa sleep 0.2
+    env HWLOC_SYNTHETIC='numa:2(indexes=10,20) core:1 pu:2(indexes=4000,4001,4002,4003)' "$ddprun" -n 2 --bind numa true
 HWLOC_SYNTHETIC='numa:1 core:1 pu:2' plan "one core, two threads" '0 0 1;1 0 1' --bind core -n 2
 unset HWLOC_SYNTHETIC
 

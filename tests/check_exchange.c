@@ -5,8 +5,15 @@
 #include "config.h"
 
 #include "launcher/exchange.h"
+#include "core/clock.h"
 #include "tests/runner.h"
 #include "tests/scratch.h"
+
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 static struct place place_of(enum place_kind kind, int node, const char *address)
 {
@@ -93,6 +100,44 @@ START_TEST(test_contact)
 }
 END_TEST
 
+/* The real plugin, and a server that takes connections and never answers, as that of a stopped
+ * daemon: PMIx waits for it without a limit. */
+START_TEST(test_silent_server)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t length = sizeof address;
+    struct exchange exchange;
+    const struct place place = place_of(PLACE_SLURM, 1, "rack1");
+    const int fd = socket(AF_INET, SOCK_STREAM, 0), interrupt = eventfd(_i, 0);
+    const int64_t start_ns = ddp_clock_ns();
+    char uri[64];
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ck_assert(bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 5) == 0);
+    getsockname(fd, (struct sockaddr *)&address, &length);
+    snprintf(uri, sizeof uri, "server.0;tcp4://127.0.0.1:%d", ntohs(address.sin_port));
+    setenv("PMIX_SERVER_URI41", uri, 1);
+    setenv("PMIX_NAMESPACE", "job", 1);
+    setenv("PMIX_RANK", "1", 1);
+    setenv("PMIX_SECURITY_MODE", "native", 1);
+    setenv("PMIX_BFROP_BUFFER_TYPE", "PMIX_BFROP_BUFFER_NON_DESC", 1);
+    setenv("PMIX_GDS_MODULE", "hash", 1);
+    setenv("DDP_PLUGIN_PATH", ".libs", 1);
+    capture_start();
+    const enum ddp_status status = exchange_open(&exchange, &place, _i ? 20 : 0.5, interrupt);
+    const char *said = capture_stop();
+    if (access(".libs/libddp-pmix.so", F_OK) != 0) {
+        printf("a server of PMIx that is silent is not tested: there is no libddp-pmix.so\n");
+        return;
+    }
+    ck_assert_msg(status == (_i ? DDP_ERR_ABORTED : DDP_ERR_TIMEOUT), "%d: %s", status, said);
+    ck_assert_str_eq(said, _i ? ""
+                              : "check_exchange: error: PMIx: cannot connect to the server of this "
+                                "node: the scheduler's server on this node has not answered for "
+                                "0.5 s (--node-timeout): is its daemon stopped?\n");
+    ck_assert(ddp_clock_ns() - start_ns < INT64_C(15000000000));
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("exchange");
@@ -102,5 +147,6 @@ Suite *test_suite(void)
     tcase_add_test(tc, test_no_plugin);
     tcase_add_test(tc, test_other_job);
     tcase_add_test(tc, test_contact);
+    tcase_add_loop_test(tc, test_silent_server, 0, 2);
     return suite;
 }

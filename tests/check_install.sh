@@ -21,7 +21,7 @@ installed() {
     count=$((count + 1))
     [ -n "$found" ] || fail "make install did not install $1"
 }
-for name in ddpreport.1 ddprun.1 trainer.1 README.md ddp_train.h; do
+for name in ddpreport.1 ddprun.1 trainer.1 trainer-data.7 README.md ddp_train.h; do
     installed "$name"
 done
 for name in trainer ddprun ddpreport; do

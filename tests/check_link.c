@@ -182,9 +182,9 @@ static void join_with_child(double lost_seconds)
         struct link_message message;
         join_one(&nodes[1]);
         while (nodes[1].link && !(wait_message(nodes[1].link, &message, 1000) &&
-                                  (message.kind == LINK_LOST || message.kind == LINK_LEFT)))
+                                  message.kind >= LINK_LOST && message.kind <= LINK_CUT))
             ;
-        _exit(nodes[1].link && message.kind == LINK_LEFT ? 0 : 1);
+        _exit(nodes[1].link ? (int)message.kind : 0);
     }
     join_nodes(0, 0);
     ck_assert_msg(nodes[0].status == DDP_OK, "%s", nodes[0].error);
@@ -222,9 +222,9 @@ START_TEST(a_stopped_node_is_lost)
     kill(child, SIGSTOP);
     expect_kind(nodes[0].link, &message, LINK_LOST);
     ck_assert_str_eq(message.data, "node 1 (host1) is lost: it has not answered for 0.6 s");
-    /* When it goes on, it finds its connection closed. */
+    /* When it goes on, it hears that. */
     const int wait_status = end_child();
-    ck_assert(WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 1);
+    ck_assert(WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == LINK_CUT);
     link_close(nodes[0].link);
 }
 END_TEST

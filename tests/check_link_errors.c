@@ -157,7 +157,8 @@ END_TEST
 START_TEST(another_job)
 {
     make_nodes(2);
-    nodes[0].setup.node_timeout = nodes[1].setup.node_timeout = 0.6;
+    nodes[0].setup.node_timeout = 1.5;
+    nodes[1].setup.node_timeout = 0.6;
     nodes[1].setup.job = "another";
     join_nodes(0, 1);
     expect_error(1, DDP_ERR_TIMEOUT, "that port is another job's");
@@ -182,10 +183,37 @@ START_TEST(a_port_that_is_taken)
     int port = 0, fd = take_port(&port);
     nodes[0].setup.port = port;
     join_nodes(0, 0);
-    expect_error(0, DDP_ERR_IO,
-                 "Address already in use; give another port to all nodes with "
-                 "--master-port");
+    expect_error(0, DDP_ERR_IO, "Address already in use, by check_link_erro (pid ");
+    expect_error(0, DDP_ERR_IO, "); give another port to all nodes with --master-port");
     close(fd);
+}
+END_TEST
+
+/* The other nodes find another program there: one that says something, and one that says nothing.
+ */
+START_TEST(a_port_of_another_program)
+{
+    static const char greeting[] = "SSH-2.0-OpenSSH_9.2\r\n";
+    int fd = -1;
+    make_nodes(2);
+    nodes[1].setup.node_timeout = 20;
+    nodes[1].setup.lost_seconds = 0.2;
+    int listener = take_port(&nodes[1].setup.port);
+    start_node(1);
+    if (_i == 0) {
+        fd = accept(listener, NULL, NULL);
+        ck_assert_int_eq(send(fd, greeting, strlen(greeting), 0), (ssize_t)strlen(greeting));
+    }
+    pthread_join(nodes[1].thread, NULL);
+    if (_i == 0)
+        expect_error(1, DDP_ERR_MISMATCH,
+                     "is not ddprun: it says SSH-2.0-OpenSSH_9.2\\x0d\\x0a; give a port that is "
+                     "free on node 0 to all nodes with --master-port");
+    else
+        expect_error(1, DDP_ERR_IO, "takes connections, but has not answered for 0.4 s: if");
+    ck_assert(nodes[1].milliseconds < 10000);
+    close(fd);
+    close(listener);
 }
 END_TEST
 
@@ -279,15 +307,18 @@ static enum ddp_status exchange(void *owner, struct link_contact *own)
     return DDP_OK;
 }
 
+/* Any port will do, also where all that nobody chose are taken. */
 START_TEST(pmix_carries_address_and_key)
 {
+    int port = 0, fd = take_port(&port), next = port + 1, next_fd = take_port(&next);
     make_nodes(3);
     contact_event = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
     for (int i = 0; i < 3; i++) {
         proof_close(&nodes[i].proof);
         nodes[i].proof.method = PROOF_PMIX;
         nodes[i].setup.address = i == 0 ? "127.0.0.1" : "";
-        nodes[i].setup.port = 0;
+        nodes[i].setup.port = _i ? port : 0;
+        nodes[i].setup.port_count = _i ? 2 : 1;
         nodes[i].setup.exchange = exchange;
         nodes[i].setup.exchange_owner = &nodes[i];
     }
@@ -296,6 +327,8 @@ START_TEST(pmix_carries_address_and_key)
     ck_assert_int_eq(memcmp(nodes[0].proof.key, contact.key, sizeof contact.key), 0);
     close_nodes(3);
     close(contact_event);
+    close(fd);
+    close(next_fd);
 }
 END_TEST
 
@@ -336,10 +369,11 @@ Suite *test_suite(void)
     tcase_add_test(tc, another_method);
     tcase_add_test(tc, another_job);
     tcase_add_test(tc, no_key_at_all);
-    tcase_add_test(tc, pmix_carries_address_and_key);
+    tcase_add_loop_test(tc, pmix_carries_address_and_key, 0, 2);
     tcase_add_test(tc, munge_instead_of_a_key);
     tc = test_case(suite, "addresses", 30);
     tcase_add_test(tc, a_port_that_is_taken);
+    tcase_add_loop_test(tc, a_port_of_another_program, 0, 2);
     tcase_add_test(tc, next_ports_are_tried);
     tcase_add_test(tc, ports_that_are_all_taken);
     tcase_add_loop_test(tc, addresses_that_cannot_be, 0, 4);

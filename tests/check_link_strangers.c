@@ -8,6 +8,8 @@
 #include "tests/link_nodes.h"
 #include "tests/messages.h"
 
+#include <fcntl.h>
+
 static int stranger(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
@@ -65,7 +67,7 @@ START_TEST(strangers_are_dropped)
     ck_assert_uint_lt(sent, 64 << 20);
     ck_assert(nodes[1].milliseconds < 3000);
     ck_assert(nodes[2].milliseconds < 3000);
-    expect_message("dropped a connection from 127.0.0.1, which is no ddprun of this job: ");
+    expect_message("dropped a connection from 127.0.0.1, which is not a ddprun of this job: ");
     for (int i = 0; i < SILENT; i++)
         close(silent[i]);
     close(other);
@@ -110,8 +112,9 @@ static void act_hello(struct actor *actor, struct hello *hello, struct frame *fr
 
 static void act_prove(struct actor *actor, const struct said *said, const char *role)
 {
-    ck_assert_int_eq(proof_make(&actor->proof, role, said, sizeof *said, actor->proof_bytes,
-                                &actor->proof_count),
+    unsigned char secret[PROOF_SECRET_BYTES];
+    ck_assert_int_eq(proof_make(&actor->proof, role, said, SAID_OPENLY, actor->proof_bytes,
+                                &actor->proof_count, secret),
                      DDP_OK);
     connection_put(&actor->connection, FRAME_PROOF, actor->proof_bytes, actor->proof_count);
 }
@@ -154,6 +157,7 @@ START_TEST(other_versions)
     act_prove(&actor, &actor.said, ROLE_NODE);
     ck_assert(act_hear(&actor, &frame));
     ck_assert_uint_eq(frame.kind, FRAME_PROOF);
+    hello_seal(&actor.connection, &actor.proof, &actor.said, false);
     actor.connection.phase = PHASE_WAITING;
     connection_put(&actor.connection, FRAME_JOIN, &join, sizeof join);
     ck_assert(act_hear(&actor, &frame));
@@ -267,6 +271,82 @@ START_TEST(a_false_node_0_that_ends_the_job)
 }
 END_TEST
 
+/* What comes first to a port that the number of a Slurm job tells everybody. */
+enum { OTHER_PROTOCOL, OTHER_METHOD, FALSE_PROOF, REFUSAL, TALK, DRIP, IMPOSTORS };
+
+static struct impostor {
+    int fd, kind;
+} impostor;
+
+static void pose(struct connection *connection)
+{
+    const struct refusal refusal = {impostor.kind == OTHER_METHOD ? REFUSED_METHOD : REFUSED_PROOF,
+                                    PROOF_NONE, ""};
+    const unsigned char proof[32] = {0};
+    char waste[4096];
+    struct hello hello;
+    hello_make(&hello, &nodes[0].setup);
+    hello.protocol += impostor.kind == OTHER_PROTOCOL;
+    if (impostor.kind == DRIP) {
+        const struct frame_header header = {sizeof hello, FRAME_HELLO};
+        send(connection->fd, &header, sizeof header, MSG_NOSIGNAL);
+        while (send(connection->fd, "d", 1, MSG_NOSIGNAL) == 1)
+            usleep(200000);
+        return;
+    }
+    if (impostor.kind == TALK)
+        send(connection->fd, "220 mail.example.org", 20, MSG_NOSIGNAL);
+    else
+        connection_put(connection, FRAME_HELLO, &hello, sizeof hello);
+    if (impostor.kind == FALSE_PROOF)
+        connection_put(connection, FRAME_PROOF, proof, sizeof proof);
+    if (impostor.kind == OTHER_METHOD || impostor.kind == REFUSAL)
+        connection_put(connection, FRAME_REFUSED, &refusal, sizeof refusal);
+    fcntl(connection->fd, F_SETFL, 0);
+    while (recv(connection->fd, waste, sizeof waste, 0) > 0)
+        continue;
+}
+
+static void *act_impostor(void *unused)
+{
+    struct connection connection;
+    int fd;
+    while ((fd = accept(impostor.fd, NULL, NULL)) >= 0) {
+        connection_open(&connection, fd, PHASE_HELLO);
+        pose(&connection);
+        connection_close(&connection);
+    }
+    return unused;
+}
+
+/* It has node 0's port, but neither the job nor its nodes. */
+START_TEST(an_impostor_on_the_first_port)
+{
+    pthread_t thread;
+    int port = 0;
+    make_nodes(2);
+    impostor = (struct impostor){take_port(&port), _i};
+    for (int i = 0; i < 2; i++) {
+        nodes[i].setup.port = port;
+        nodes[i].setup.port_count = 8;
+        nodes[i].setup.node_timeout = 20;
+    }
+    ck_assert_int_eq(pthread_create(&thread, NULL, act_impostor, NULL), 0);
+    start_node(1);
+    usleep(300000);
+    start_node(0);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(nodes[i].thread, NULL);
+        ck_assert_msg(nodes[i].status == DDP_OK, "node %d: %s", i, nodes[i].error);
+    }
+    ck_assert(nodes[1].milliseconds < 15000);
+    shutdown(impostor.fd, SHUT_RDWR);
+    pthread_join(thread, NULL);
+    close(impostor.fd);
+    close_nodes(2);
+}
+END_TEST
+
 /* A node says why it ends, also when node 0 has sent nonsense. */
 START_TEST(nonsense_of_node_0)
 {
@@ -279,11 +359,12 @@ START_TEST(nonsense_of_node_0)
     start_node(1);
     act_node0(&actor, fd, &frame);
     act_prove(&actor, &actor.said, ROLE_NODE0);
+    hello_seal(&actor.connection, &actor.proof, &actor.said, true);
     actor.connection.phase = PHASE_JOIN;
     ck_assert(act_hear(&actor, &frame));
     connection_put(&actor.connection, FRAME_PING, &status, sizeof status);
     pthread_join(nodes[1].thread, NULL);
-    expect_error(1, DDP_ERR_IO, "node 0 (?) is lost: it sends what no ddprun sends");
+    expect_error(1, DDP_ERR_IO, "node 0 (?) is lost: what it sends arrives damaged");
     end_actor(&actor);
     close(fd);
 }
@@ -300,6 +381,7 @@ static void act_join(struct actor *actor, struct frame *frame, uint32_t workers,
     act_hello(actor, &hello, frame);
     act_prove(actor, &actor->said, ROLE_NODE);
     ck_assert(act_hear(actor, frame));
+    hello_seal(&actor->connection, &actor->proof, &actor->said, false);
     actor->connection.phase = PHASE_WAITING;
     usleep((useconds_t)pause_ms * 1000);
     connection_put(&actor->connection, FRAME_JOIN, &join, sizeof join);
@@ -357,8 +439,80 @@ START_TEST(nonsense_of_a_node)
     struct connection *connection = &nodes[1].link->peers[0].connection;
     ck_assert_int_eq(send(connection->fd, &headers[_i], sizeof headers[_i], 0), sizeof headers[_i]);
     expect_kind(nodes[0].link, &message, LINK_LOST);
-    ck_assert_str_eq(message.data, "node 1 (host1) is lost: it sends what no ddprun sends");
+    ck_assert_str_eq(message.data, "node 1 (host1) is lost: what it sends arrives damaged");
     ck_assert(!wait_message(nodes[0].link, &message, 20));
+    close_nodes(2);
+}
+END_TEST
+
+/* The bytes of a frame that node 1 sends to node 0, which does not get them. */
+static size_t take_frame(unsigned char *out, size_t size, enum link_kind kind, const void *message,
+                         size_t bytes)
+{
+    struct connection *connection = &nodes[1].link->peers[0].connection;
+    const int fd = connection->fd;
+    int ends[2];
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    connection->fd = ends[0];
+    link_send(nodes[1].link, 1, kind, message, bytes);
+    connection->fd = fd;
+    close(ends[0]);
+    const ssize_t taken = read(ends[1], out, size);
+    ck_assert_int_gt(taken, 0);
+    close(ends[1]);
+    return (size_t)taken;
+}
+
+/* What somebody between the nodes, or a broken machine, does to frames: the node is lost, and
+ * nothing that has changed reaches the owner. */
+START_TEST(damage_on_the_way)
+{
+    enum {
+        FLIP_LENGTH,
+        FLIP_KIND,
+        FLIP_NUMBER,
+        FLIP_DATA,
+        FLIP_SEAL,
+        CUT,
+        INSERT,
+        DROP,
+        REPEAT,
+        SWAP
+    };
+    static const size_t flipped[] = {0, 4, 8, 30, 60};
+    unsigned char one[256], two[256];
+    struct link_message message;
+    const struct link_posted posted = {.number = 3,
+                                       .data = "an address of 43 bytes, its 0 counted, yes"};
+    const struct link_step step = {.number = 2};
+    make_nodes(2);
+    nodes[0].setup.lost_seconds = nodes[1].setup.lost_seconds = 2; /* of signs of life, too */
+    join_all(2);
+    const size_t posted_bytes = offsetof(struct link_posted, data) + 43;
+    const size_t ones = take_frame(one, sizeof one, LINK_POSTED, &posted, posted_bytes);
+    const size_t twos = take_frame(two, sizeof two, LINK_STOP, &step, sizeof step);
+    ck_assert_uint_eq(ones, sizeof(struct frame_header) + posted_bytes + PROOF_SEAL_BYTES);
+    const int fd = nodes[1].link->peers[0].connection.fd;
+    if (_i <= FLIP_SEAL)
+        one[flipped[_i]] ^= 1;
+    if (_i == SWAP || _i == DROP)
+        ck_assert_int_eq(send(fd, two, twos, 0), (ssize_t)twos);
+    if (_i == INSERT)
+        ck_assert_int_eq(send(fd, "", 1, 0), 1);
+    if (_i != DROP)
+        ck_assert_int_eq(send(fd, one, _i == CUT ? 20 : ones, 0), _i == CUT ? 20 : (ssize_t)ones);
+    if (_i == REPEAT) {
+        expect_kind(nodes[0].link, &message, LINK_POSTED);
+        ck_assert_int_eq(send(fd, one, ones, 0), (ssize_t)ones);
+    }
+    if (_i < DROP)
+        ck_assert_int_eq(send(fd, two, twos, 0), (ssize_t)twos);
+    do { /* the length may have become that of what follows: signs of life */
+        wait_message(nodes[1].link, &message, 10);
+        memset(&message, 0, sizeof message);
+    } while (!wait_message(nodes[0].link, &message, 10));
+    ck_assert_int_eq(message.kind, LINK_LOST);
+    ck_assert_str_eq(message.data, "node 1 (host1) is lost: what it sends arrives damaged");
     close_nodes(2);
 }
 END_TEST
@@ -372,9 +526,11 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, replayed_proofs_are_refused, 0, 4);
     tcase_add_test(tc, a_false_node_0);
     tcase_add_test(tc, a_false_node_0_that_ends_the_job);
+    tcase_add_loop_test(tc, an_impostor_on_the_first_port, 0, IMPOSTORS);
     tcase_add_test(tc, nonsense_of_node_0);
     tcase_add_test(tc, a_refused_node_may_ping);
     tcase_add_test(tc, a_node_that_comes_with_the_deadline);
     tcase_add_loop_test(tc, nonsense_of_a_node, 0, 3);
+    tcase_add_loop_test(tc, damage_on_the_way, 0, 10);
     return suite;
 }

@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "tests/job_world.h"
+#include "tests/messages.h"
 
 #include "core/clock.h"
 #include "job/job.h"
@@ -63,13 +64,29 @@ static ddp_job *join_node(int rank)
 
 /* --- the pump --------------------------------------------------------------------------------- */
 
+static int damage; /* what happens to the address of rank 0 on its way */
+
+static void spoil(struct ddp_posted *posted)
+{
+    if (damage == 0 || posted->number != DDP_ID_SLOTS)
+        return;
+    if (damage == 1)
+        posted->data[0] ^= 1;
+    else if (damage == 2)
+        posted->data[posted->bytes - 1] ^= 0x80;
+    else
+        posted->bytes = damage == 3 ? posted->bytes - 1 : 3;
+}
+
 static void carry_posted(struct node *from)
 {
     struct ddp_posted posted;
-    while (ddp_mirror_next(&from->mirror, &from->board, &posted))
+    while (ddp_mirror_next(&from->mirror, &from->board, &posted)) {
+        spoil(&posted);
         for (int n = 0; n < NODES; n++)
             if (&nodes[n] != from)
                 ck_assert(ddp_mirror_put(&nodes[n].mirror, &nodes[n].board, &posted));
+    }
 }
 
 static void carry_barrier(struct node *from)
@@ -199,6 +216,33 @@ START_TEST(ids_and_addresses)
 {
     make_nodes();
     run_nodes(exchange);
+}
+END_TEST
+
+/* A library of networks may not bear an address that is not as it was: it is never shown one. */
+static int read_damaged(ddp_job *job, int rank)
+{
+    unsigned char address[DDP_ADDRESS_MAX_BYTES];
+    size_t bytes;
+    if (ddp_job_put_address(job, "an address", 10) != DDP_OK)
+        return 2;
+    const bool damaged = rank >= WORKERS; /* rank 0 is on node 0 */
+    if (ddp_job_get_address(job, 0, address, &bytes, 20000) !=
+        (damaged ? DDP_ERR_MISMATCH : DDP_OK))
+        return 3;
+    return ddp_job_get_address(job, RANKS - 1, address, &bytes, 20000) == DDP_OK && bytes == 10 ? 0
+                                                                                                : 4;
+}
+
+START_TEST(damaged_addresses)
+{
+    make_nodes();
+    damage = _i;
+    catch_messages();
+    run_nodes(read_damaged);
+    damage = 0;
+    ck_assert_ptr_nonnull(
+        strstr(take_messages(), "error: the address of rank 0, on node 0, has arrived damaged"));
 }
 END_TEST
 
@@ -378,6 +422,7 @@ Suite *test_suite(void)
     TCase *processes = test_case(suite, "processes", 60);
     tcase_add_checked_fixture(processes, share, NULL);
     tcase_add_test(processes, ids_and_addresses);
+    tcase_add_loop_test(processes, damaged_addresses, 1, 5);
     tcase_add_test(processes, barrier_rounds);
     tcase_add_loop_test(processes, barrier_late, 0, 3);
     tcase_add_test(processes, abort_reaches_all);

@@ -293,7 +293,7 @@ START_TEST(bad_archives)
     damaged("plain-stored.npz", 1, 0, -1, "its end is missing");
     damaged("plain-stored.npz", 0, 0, 'Q', "not where it should be");
     damaged("plain-stored.npz", 0, -22 + 16, 1, "damaged zip archive"); /* the directory's place */
-    damaged("plain-stored.npz", 0, -22 + 12, 1, "its directory is cut");
+    damaged("plain-stored.npz", 0, -22 + 12, 1, "its directory is truncated");
     damaged("plain-deflated.npz", 0, 100, 0x55, "damaged zip archive");
     scratch_write("x.npz", "PK", 2);
     must_fail(scratch_path("x.npz"), NULL, DDP_ERR_FORMAT, "x.npz", "truncated");

@@ -7,7 +7,7 @@
 #include "job/board.h"
 #include "tests/runner.h"
 #include "tests/scratch.h"
-#include "train/options.h"
+#include "plan/options.h"
 
 #define WORDS 12
 
@@ -123,18 +123,12 @@ static const struct {
      "--lr-step-size"},
     {{"--warmup-steps", "5", "--warmup-epochs", "0.5"}, 100, "--warmup-steps", "--warmup-epochs"},
     {{"--zero", "1"}, 100, "--zero 1", "--mode ddp"},
-    {{"--mode", "dp", "--shared-weights"}, 100, "--shared-weights", "--mode ddp"},
-    {{"--mode", "ddp", "--zero", "0", "--shared-weights"}, 100, "--shared-weights", "--zero 1"},
     {{"--sync-batch-norm"}, 100, "--sync-batch-norm", "--mode accum has one worker"},
     {{"--mode", "dp", "--sync-batch-norm"}, 100, "--sync-batch-norm", "--mode dp has one worker"},
     {{"--mode", "ddp", "--acc-steps", "3", "--sync-batch-norm"},
      100,
      "3 shards of a step one after another",
      "--acc-steps 1"},
-    {{"--mode", "ddp", "--zero", "1", "--check-replicas", "5"},
-     100,
-     "--check-replicas",
-     "--zero 0"},
     {{"--steps", "3", "--epochs", "3"}, 100, "--steps", "--epochs"},
     {{"--global-batch", "100", "--batch-size", "64"}, 100, "--global-batch 100", "64 or 128"},
     {{"--global-batch", "10", "--batch-size", "64"}, 100, "--global-batch 10", ": 64 would fit"},
@@ -146,7 +140,6 @@ static const struct {
     {{"--drop-last", "--acc-steps", "8"}, 7, "7 samples", "at least 8"},
     {{"--stages", "2", "--mode", "accum"}, 100, "--stages belongs to", "the mode is accum"},
     {{"--cut", "a", "--mode", "dp"}, 100, "--cut belongs to", "the mode is dp"},
-    {{"--stages", "2", "--check-replicas", "3"}, 100, "--check-replicas", "one replica"},
     {{"--stages", "2", "--zero", "1"}, 100, "--zero 1", "pipeline"},
 };
 

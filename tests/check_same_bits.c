@@ -74,7 +74,7 @@ static const struct value shards[] = {
 enum { WHOLE_LANES = 1, LANES_END = 3 }; /* of several shards */
 static const struct value local_steps[] = {
     {.options = ""},
-    {.options = "--sync-every 3 --sync-state"},
+    {.options = "--sync-every 3"},
     {.options = "--sync-every 2 --local-from 1 --outer-lr 0.7 --outer-momentum 0.9"},
     {0}};
 static const struct value splits[] = {ACCUMULATION,
@@ -97,8 +97,7 @@ static const struct value splits[] = {ACCUMULATION,
                                       {"--stages 2", 4, 1, 2, 2},
                                       {0}};
 enum { LOCAL_SPLIT = 4, LOCAL_WORKERS = 4 };
-static const struct value updates[] = {
-    {.options = ""}, {.options = "--zero 0"}, {.options = "--no-shared-weights"}, {0}};
+static const struct value updates[] = {{.options = ""}, {.options = "--zero 0"}, {0}};
 static const struct value buckets[] = {{.options = ""}, {.options = "--bucket-mb 0.01"}, {0}};
 static const struct value recomputed[] = {{.options = ""}, {.options = "--recompute"}, {0}};
 static const struct value threads[] = {
@@ -108,8 +107,7 @@ static const struct value looks[] = {{.options = "--no-eval"}, {.options = "--ev
 static const struct value writers[] = {{.options = ""},
                                        ACCUMULATION,
                                        {"--zero 0", 1, 2, 2, 1},
-                                       {"", 1, 4, 4, 1},
-                                       {"--no-shared-weights --bucket-mb 0.02", 1, 4, 4, 1},
+                                       {"--bucket-mb 0.02", 1, 4, 4, 1},
                                        {"--mode dp --replicas 2", 0, 0, 2, 1},
                                        {"--mode pipeline", 1, 2, 1, 2},
                                        {"", 2, 2, 4, 1},
@@ -140,8 +138,7 @@ static bool fits(const int *row, const struct value *how)
     const int each = lanes / how->parts;
     if (lanes % how->parts != 0 || (each & (each - 1)) != 0 || (how->nodes > 1 && !with_nodes))
         return false;
-    if (row[LOCAL] > 0 && (!is_ddp(how) || how->nodes * how->workers != LOCAL_WORKERS ||
-                           strstr(how->options, "--no-shared-weights")))
+    if (row[LOCAL] > 0 && (!is_ddp(how) || how->nodes * how->workers != LOCAL_WORKERS))
         return false;
     /* A head that shares the first stage's weight has a lane for each shard. */
     return !(how->stages > 1 && row[MODEL] == GPT2 && row[SHARDS] >= WHOLE_LANES &&

@@ -400,7 +400,7 @@ START_TEST(test_configure)
     catch_messages();
     json_object_set_new(config, "eos_token", json_string("</s>"));
     ck_assert_int_eq(ddp_tokenizer_configure(t, "f.json", config), DDP_ERR_FORMAT);
-    expect_message("f.json: eos_token is \"</s>\", which is no token of");
+    expect_message("f.json: eos_token is \"</s>\", which is not a token of");
     json_object_set_new(config, "eos_token", json_integer(3));
     ck_assert_int_eq(ddp_tokenizer_configure(t, "f.json", config), DDP_ERR_FORMAT);
     expect_message("f.json: eos_token is not a string");
@@ -439,14 +439,14 @@ static const struct {
     {"{\"model\":", "line 1, column", DDP_ERR_FORMAT},
     {"[]", "it is not a JSON object", DDP_ERR_FORMAT},
     {"{}", "it has no model", DDP_ERR_FORMAT},
-    {MODEL("\"type\":\"WordPiece\""), "the kind \"WordPiece\" are not supported",
+    {MODEL("\"type\":\"WordPiece\""), "of type \"WordPiece\" are not supported",
      DDP_ERR_UNSUPPORTED},
     {MODEL("\"type\":\"Unigram\""), "\"Unigram\"", DDP_ERR_UNSUPPORTED},
     {MODEL("\"dropout\":0.1"), "dropout in the model", DDP_ERR_UNSUPPORTED},
     {MODEL("\"end_of_word_suffix\":\"</w>\""), "end_of_word_suffix", DDP_ERR_UNSUPPORTED},
     {MODEL("\"vocab\":{}"), "no vocabulary", DDP_ERR_FORMAT},
     {MODEL("\"vocab\":{\"a\":0}"), "no list of merges", DDP_ERR_FORMAT},
-    {MODEL("\"vocab\":{\"a\":0.5}"), "the id of \"a\" is no integer", DDP_ERR_FORMAT},
+    {MODEL("\"vocab\":{\"a\":0.5}"), "the id of \"a\" is not an integer", DDP_ERR_FORMAT},
     {MODEL("\"vocab\":{\"a\":-1}"), "\"a\" has id -1", DDP_ERR_FORMAT},
     {MODEL("\"vocab\":{\"a\":16777216}"), "ids are 0 to 16777215", DDP_ERR_FORMAT},
     {MODEL("\"vocab\":{\"a\":99999999999999999999}"), "too big integer", DDP_ERR_FORMAT},
@@ -485,7 +485,7 @@ static const struct {
     {AROUND("\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"post_processor\":{\"type\":"
             "\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"s\"}}],"
             "\"special_tokens\":{\"s\":{\"ids\":[5]}}}"),
-     "\"s\" has an id that is no token's", DDP_ERR_FORMAT},
+     "\"s\" has an id that is not a token's", DDP_ERR_FORMAT},
     {AROUND(
          "\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"added_tokens\":[{\"content\":\"a\",\"id\":"
          "4}]"),

@@ -39,15 +39,14 @@ for options in '--nesterov --weight-decay 1e-3 --schedule cosine --warmup-steps 
     '--optimizer adamw --clip-grad-norm 1'; do
     "$trainer" $common $options --save "$work/reference" || fail "$options"
     resume=
-    for start in trainer "ddprun -n 4 trainer" "ddprun -n 4 trainer --no-shared-weights" "ddprun -n 2 trainer --zero 0" \
+    for start in trainer "ddprun -n 4 trainer" "ddprun -n 2 trainer --zero 0" \
         "trainer --mode dp --replicas 2"; do
         rm -rf "$dir"
         same "$start $options" "$top"/$start $common $options --checkpoint "$dir" --checkpoint-every 13 --keep 0
         rm -r "$newest"
         same "$start $options, resumed$resume" "$ddprun" -n 2 trainer$resume $common $options --checkpoint "$dir" --resume
         case $resume in
-        '') resume=' --no-shared-weights' ;;
-        *shared*) resume=' --zero 0' ;;
+        '') resume=' --zero 0' ;;
         *) resume= ;;
         esac
     done

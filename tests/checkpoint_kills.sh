@@ -33,7 +33,7 @@ while [ $killed -lt "$kills" ] && [ "$failures" -lt 5 ]; do
         >"$work/out" 2>"$work/err" &
     job=$!
     random 160
-    sleep "0.$(printf %03d "$drawn")"
+    sleep "0.$(printf %03d "$drawn")" # time: a kill may come at any moment
     victim=$job
     # Of a job with workers, mostly one of them, and sometimes the launcher.
     random 4
@@ -51,7 +51,7 @@ while [ $killed -lt "$kills" ] && [ "$failures" -lt 5 ]; do
     count=$((count + 1))
     # When the launcher was the victim, its workers die a moment later.
     tries=0
-    while [ -d "$dir" ] && ! flock -n "$dir" true && [ $tries -lt 200 ]; do
+    while [ -d "$dir" ] && ! flock -n "$dir" true && [ $tries -lt $((200 * patience)) ]; do
         tries=$((tries + 1))
         sleep 0.01
     done

@@ -9,8 +9,7 @@ need_commands
 open_mpi_up 2
 
 # mpirun as an administrator sets it up: it reaches hosts without ssh, and passes on the environment.
-a_command mpirun "exec $(command -v $mpirun) --mca plm rsh --mca plm_rsh_agent '$work/agent' --mca plm_rsh_no_tree_spawn 1 \\
-    --mca oob_tcp_if_include eth0 -x PATH -x HOME -x DDP_PLUGIN_PATH -x CLUSTER_HOSTS -x PET_NPROC_PER_NODE \"\$@\""
+a_command mpirun "exec $mpirun -x PATH -x HOME -x DDP_PLUGIN_PATH -x CLUSTER_HOSTS -x PET_NPROC_PER_NODE \"\$@\""
 block sh mpirun | sed "s/node0,node1/$(host 0),$(host 1)/" >"$work/script"
 expect mpirun 0 '3 steps in' timeout -k 5 $((60 * patience)) "$on" "$(host 0)" sh "$work/script"
 is_one_job mpirun 2

@@ -73,7 +73,7 @@ restore_host 1
 
 sleepers 5
 cut_host 1
-sleep 2
+sleep 2 # time: so long it is cut
 restore_host 1
 ended "cable cut for 2 s" 0 0 ''
 ended "cable cut for 2 s" 1 0 ''
@@ -100,6 +100,7 @@ stranger='exec 3<>"/dev/tcp/10.77.0.10/$0" || exit 9
 if command -v bash >/dev/null; then
     node 0 -n 1 --master-port 29400 "$tell"
     until_true "$on" "$(host 1)" bash -c "$stranger" 29400 2>/dev/null || fail "no port that a stranger can reach"
+    # time: the job lasts while the stranger comes; if it does not, nobody disturbs it
     node 1 -n 1 --master-port 29400 sh -c 'sleep 1; exec "$0"' "$tell"
     until_true test -e "$work/told"
     "$on" "$(host 1)" bash -c "$stranger" 29400 2>/dev/null

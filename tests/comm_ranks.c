@@ -5,7 +5,6 @@
 
 #include "tests/comm_ranks.h"
 
-#include "core/clock.h"
 #include "core/log.h"
 #include "job/board.h"
 #include "job/mirror.h"
@@ -142,7 +141,6 @@ static bool any_aborted(const struct machine *machines)
     return false;
 }
 
-int ranks_abort_after_ms;
 bool ranks_untold;
 
 void run_nodes(int nodes, int per_node, ranks_body *body, int dies)
@@ -160,15 +158,12 @@ void run_nodes(int nodes, int per_node, ranks_body *body, int dies)
             child(r, &machines[r / per_node], body);
     }
     int bad = 0;
-    const int64_t begin = ddp_clock_ns();
     for (int left = size; left > 0;) {
         int code;
         pid_t pid = waitpid(-1, &code, nodes > 1 ? WNOHANG : 0);
-        const int64_t ms = (ddp_clock_ns() - begin) / 1000000;
         if (nodes > 1)
             pump(machines);
-        if ((ranks_abort_after_ms > 0 && ms >= ranks_abort_after_ms) ||
-            (!ranks_untold && any_aborted(machines)))
+        if (!ranks_untold && any_aborted(machines))
             abort_all(machines);
         if (pid <= 0) {
             usleep(200);

@@ -39,9 +39,8 @@ extern ddp_device *ranks_device;
 void run_ranks(int size, ranks_body *body, int dies);
 
 /* The same on several machines, as far as the ranks can tell: each has a board of its own, and the
- * parent also stands in for the connections of the launchers. A death, unless the ranks are untold,
- * and the end of so many milliseconds where that is not 0, set all abort words. */
-extern int ranks_abort_after_ms;
+ * parent also stands in for the connections of the launchers. A death, and an abort on one board,
+ * set all abort words, unless the ranks are untold. */
 extern bool ranks_untold;
 void run_nodes(int nodes, int per_node, ranks_body *body, int dies);
 

@@ -69,7 +69,6 @@ done
 
 # What does not go together.
 expect "fast alone" 2 'error: --fast belongs to --mode ddp' $t --epochs 1 --fast
-expect "shared weights" 9 'error: --shared-weights .*--device is cuda' "$ddprun" -n 2 $d --epochs 1 --shared-weights
 
 # Memory, and calls that fail: an error with the call's reason, never a crash or a hang.
 expect "out of memory" 5 'error: --device cuda: out of memory on GPU 0: .*--batch-size' \

@@ -145,7 +145,7 @@ sed -n 's/.*"name":"all-gather".*"pid":0.*"bytes":\([0-9]*\).*/\1/p' "$work/trac
 
 # Local steps: evaluated and resumed in between, on GPUs of their own and on one; the CPU and --fast end near.
 set -- --device cuda --model resnet --size 20 --data "$work/images" --batch-size 2 --acc-steps 2 --steps 7 --seed 3 --quiet --lr 1e-4 \
-    --schedule constant --sync-every 3 --sync-state --local-from 2 --outer-lr 0.7 --outer-momentum 0.9
+    --schedule constant --sync-every 3 --local-from 2 --outer-lr 0.7 --outer-momentum 0.9
 first=
 same "local steps" "$ddprun" -n 2 $share trainer "$@" --no-eval
 same "local steps, evaluated" "$ddprun" -n 2 $share trainer "$@" --eval-every 1 --checkpoint "$work/local" --checkpoint-every 1 --keep 0

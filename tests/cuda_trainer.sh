@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# What the trainer does on GPUs beside training steps: evaluation, text generation, the peak of --mfu, plan and summary,
+# What the trainer does on GPUs beside training steps: evaluation, text generation, plan and summary,
 # metrics, a trace, losses that are not finite, replicas that are compared; with and without recorded steps.
 . "${srcdir:-.}/tests/cli.inc"
 . "$here/tests/cuda.inc"
@@ -82,7 +82,7 @@ done
 set -- $gpt2 --vocab-size 1030 --lr 0 --steps 1 --no-eval
 for device in cpu cuda; do
     for format in hf llmc llmc-bf16; do
-        expect "$format of $device" 0 '' "$trainer" --device $device "$@" --export "$work/$device.$format" --export-format $format
+        expect "$format of $device" 0 '' "$trainer" --device $device "$@" --export "$work/$device.$format,format=$format"
     done
     rm -rf "$work/dir"
     expect "saved by $device" 0 '' "$trainer" --device $device "$@" --save "$work/$device.saved" --checkpoint "$work/dir"
@@ -97,8 +97,6 @@ done
 # What is printed and written.
 expect "plan" 0 'workers  2 replicas on cuda: ' $t $mlp $dp --plan
 expect "plan, bf16" 0 'bf16 activations' $t $gpt2 --dtype bf16 --plan
-expect "mfu, bf16" 0 ' % of [0-9.]+ .FLOP/s' $t $mlp --dtype bf16 --steps 3 --no-eval --mfu
-expect "mfu" 0 ' % of [0-9.]+ .FLOP/s' $t $mlp --steps 3 --no-eval --mfu
 expect "memory" 0 '^memory .* on the host .* on GPUs as planned' $t $mlp --steps 3 --no-eval
 expect "log" 0 '' $d $mlp --steps 4 --no-eval --log "$work/log"
 grep -q '"device":"cuda"' "$work/log" || fail "log: no device"

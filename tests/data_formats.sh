@@ -114,9 +114,11 @@ shrink() {
     shift
     cifar
     count=$((count + 1))
-    "$@" --quiet --data "$work/cifar" --batch-size 1 --hidden 8 --steps 1000000000 --threads 1 >"$work/out" 2>"$work/err" &
+    rm -f "$work/log"
+    timeout $((60 * patience)) "$@" --quiet --data "$work/cifar" --batch-size 1 --hidden 8 --steps 1000000000 --threads 1 \
+        --log "$work/log" >"$work/out" 2>"$work/err" &
     pid=$!
-    sleep 0.5
+    until_true grep -qs '"step"' "$work/log" || fail "$name: no step is done"
     truncate -s 3073 "$work/cifar/data_batch_1.bin"
     wait $pid
     got=$?

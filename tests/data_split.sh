@@ -86,7 +86,7 @@ says "--normalize of tokens" 2 1 'error: --normalize belongs to numbers, and .*o
 
 # --- what is said
 unscaled='warning: .*y.npy: models learn badly from numbers far beyond 1, such as .*--normalize'
-none='note: .*y.npy has no test part, so nothing is evaluated: name one with --val PATH, cut one off with --val-split 0.1, or'
+none='note: .*y.npy has no test part, so nothing is evaluated: name one with --val PATH, set some data aside with --val-split 0.1, or'
 says "unscaled, no test part" 0 2 "$unscaled" $t --data "$data"
 expect "no test part" 0 "$none" $t --data "$data"
 says "no test part, 2 workers" 0 1 "$none" "$ddprun" -n 2 $t --data "$data" --normalize

@@ -25,7 +25,7 @@ set -- "$work/table.csv" --epochs 2000 --batch-size 16 --global-batch 32 --lr 0.
 expect "own data, to the end" 0 'saved' "$top/examples/own_data" "$@" --save "$work/whole"
 "$top/examples/own_data" "$@" --checkpoint "$work/steps" --checkpoint-every 50 >"$work/out" 2>&1 &
 example=$!
-until ls "$work/steps"/step-* >/dev/null 2>&1 || ! kill -0 $example 2>/dev/null; do sleep 0.02; done
+until_true sh -c 'ls "$0"/step-* >/dev/null 2>&1' "$work/steps" || fail "own data: no checkpoint"
 kill -TERM $example
 wait $example
 [ $? = 75 ] || fail "own data: not stopped"

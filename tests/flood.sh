@@ -27,6 +27,7 @@ fail()
 cat >"$tmp/account" <<'END'
 : >"$DIR/done.$RANK"
 test "$RANK" = 0 || exit 0
+# time: they are workers, which ddprun ends; and looking later finds the same peak or a higher one
 while test "$(ls "$DIR" | grep -c '^done')" -lt "$WORLD_SIZE"; do sleep 0.02; done
 sleep 0.3
 sed -n 's/^VmHWM:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$PPID/status" >"$DIR/peak"
@@ -49,6 +50,7 @@ $ddprun -n 2 sh -c "$helper flood $((megabytes / 2)); . $tmp/account" 2>"$tmp/er
 want=$((megabytes / 2 * 2 * (1048576 + 5)))
 test "$(cat "$tmp/bytes")" = $want || fail "a flood: $(cat "$tmp/bytes") bytes, not $want"
 bounded "a flood of $megabytes MB"
+# time: so slow is the reader
 $ddprun -n 2 sh -c "$helper flood 8; . $tmp/account" 2>"$tmp/err" | { sleep 1; wc -c >"$tmp/bytes"; }
 test "$(cat "$tmp/bytes")" = $((16 * (1048576 + 5))) || fail "a slow reader: $(cat "$tmp/bytes") bytes"
 bounded "a slow reader"

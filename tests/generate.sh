@@ -91,7 +91,7 @@ assert [(e["step"], e["sample"], e["samples"]) for e in texts] == [(3, 1, 2), (3
 for e in texts:
     assert e["text"].startswith("one") and e["text"].split("\n")[0] in shown, e
 END
-for way in "trainer" "trainer --zero 0" "trainer --no-shared-weights"; do
+for way in "trainer" "trainer --zero 0"; do
     expect "texts, $way" 0 '^--- step 6, sample 2 of 2 ---' "$ddprun" -n 2 $way "$@" --save "$work/told" $texts
     cmp "$work/plain" "$work/told" || fail "--sample-every changes training: $way"
     grep -A 1 -e '--- step' "$work/out" | cmp - "$work/texts" || fail "$way: other texts"

@@ -10,7 +10,7 @@
 #include "model/gpt2.h"
 #include "model/llama.h"
 #include "tests/runner.h"
-#include "train/generate.h"
+#include "generate/generate.h"
 
 #include <math.h>
 #include <stdlib.h>

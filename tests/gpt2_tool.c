@@ -9,6 +9,9 @@
 #include "config.h"
 
 #include "core/log.h"
+#include "model/gpt2.h"
+#include "weights/format.h"
+#include "weights/hf_config.h"
 #include "weights/weights.h"
 
 #include <inttypes.h>
@@ -77,15 +80,14 @@ static enum ddp_status convert(const char *text, const char *format, const char 
         return DDP_ERR_MEMORY;
     float *flat = calloc((size_t)ddp_graph_flat_count(graph), sizeof *flat);
     enum ddp_status status = flat ? DDP_OK : DDP_ERR_MEMORY;
-    int chosen = 0;
-    while (ddp_export_format_names[chosen] && strcmp(ddp_export_format_names[chosen], format) != 0)
-        chosen++;
+    const struct ddp_weight_format *chosen = ddp_weight_format_named(format);
+    const struct ddp_gpt2 gpt2 = {.heads = shape->heads, .norm_eps = config.norm_eps};
     if (status == DDP_OK)
         status = ddp_train_weights_load(from, graph, shape->heads, flat, NULL);
     if (status == DDP_OK && strcmp(format, "load") == 0)
         status = ddp_train_weights_save(to, graph, flat);
-    else if (status == DDP_OK)
-        status = ddp_train_weights_export(to, (enum ddp_export_format)chosen, graph, &config, flat);
+    else if (status == DDP_OK && (status = ddp_weight_format_choose(&chosen, to)) == DDP_OK)
+        status = chosen->write(to, graph, &gpt2, flat);
     free(flat);
     ddp_graph_destroy(graph);
     return status;

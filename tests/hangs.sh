@@ -44,6 +44,7 @@ expect "restarted" 124 'restarting all workers' $ddprun -n 2 --timeout 0.3 --max
 expect "one computes" 0 '' $ddprun -n 3 --timeout 0.6 sh -c \
     'test $RANK = 1 || exec sleep 1; end=$(($(date +%s) + 3)); while test $(date +%s) -lt $end; do i=0; while test $i -lt 9999; do i=$((i + 1)); done; done'
 has 'have written nothing for 0.6 s but use CPU time'
+# time: what is longer than the limit, and what is not
 expect "a child in a session of its own computes" 0 '' $ddprun -n 1 --timeout 0.6 sh -c \
     'setsid timeout 2 sh -c "while :; do :; done" >/dev/null 2>&1 & sleep 2'
 for how in -n2 -n1 "-n2 --redirects 3 --log-dir $work/logs"; do
@@ -51,9 +52,15 @@ for how in -n2 -n1 "-n2 --redirects 3 --log-dir $work/logs"; do
     expect "it writes ($how)" 0 '' $ddprun $how --timeout 0.8 sh -c 'for i in 1 2 3 4 5 6; do echo $i; sleep 0.3; done'
     hasnt 'ending the job'
 done
-expect "a rank that does not join" 124 'warning: rank 1 has ended without joining the other ranks, which wait for it' \
-    $ddprun -n 3 --timeout 8 --setup-timeout 8 sh -c 'test $RANK = 1 || exec "$0" --model article --device cpu' "$trainer"
+expect "a rank that does not join" 1 'error: rank 1 has ended without joining the other ranks, which wait for it; .*; ending the job' \
+    $ddprun -n 3 sh -c 'test $RANK = 1 || exec "$0" --model article --device cpu' "$trainer"
+expect "a rank that leaves" 1 'error: rank 1 \(pid [0-9]+\) exited with code 0 without closing the job \(ddp_train_close\(\), ddp_job_close\(\)\) in phase train, step 4; .*; ending the other 2 workers' \
+    $ddprun -n 3 --inject exit:rank=1,step=4,code=0 ./launcher_helper train 1000000
+expect "all leave" 1 'error: both workers exited with code 0 without closing the job' \
+    $ddprun -n 2 --inject exit:step=4,code=0 ./launcher_helper steps 9
+expect "all leave, and start again" 0 'restarting all workers' $ddprun -n 2 --max-restarts 1 --inject exit:step=4,code=0 ./launcher_helper steps 9
 # ddprun itself was stopped, and the job with it.
+# time: for longer than the limit
 $ddprun -n 1 --timeout 1 sh -c 'kill -STOP $PPID; (sleep 3.5; kill -CONT $PPID) & echo ready; sleep 3.6; echo up; sleep 0.5' \
     >"$work/out" 2>&1 || fail "stopped for longer than the limit: exit code $?"
 count=$((count + 1))
@@ -78,10 +85,14 @@ expect "a hang in Python" 124 'hang.py", line 4 in wait_here' $ddprun -n 3 --tim
 has 'hang.py", line 7 in wait_there'
 has 'ddprun: rank 2 \(pid [0-9]*\): as rank 0'
 start $ddprun -n 2 "$work/hang.py"
-sleep 0.3
-$ddprun status --stack $job >"$work/out" 2>&1 || fail "status --stack"
-has '^ +File ".*hang.py", line 4 in wait_here'
-has '^ +File ".*hang.py", line 7 in wait_there'
+# shows PATTERN...: status --stack does, once the workers are where they wait
+shows() {
+    $ddprun status --stack $job >"$work/out" 2>&1 || return
+    for pattern; do grep -qE "$pattern" "$work/out" || return; done
+}
+count=$((count + 1))
+until_true shows '^ +File ".*hang.py", line 4 in wait_here' '^ +File ".*hang.py", line 7 in wait_there' ||
+    fail "status --stack: $(cat "$work/out")"
 $ddprun status --stack $job >"$work/again" 2>&1
 [ "$(grep -c wait_here "$work/again")" = 1 ] || fail "status --stack, again: $(cat "$work/again")"
 kill -QUIT $job
@@ -100,9 +111,8 @@ time.sleep(60)
 END
 for how in exec close; do
     start $ddprun -n 1 "$work/exec.py" $how
-    sleep 0.3
-    $ddprun status --stack $job >"$work/out" 2>&1
-    has 'thread [0-9]* \((sleep|python3.*)\) waiting'
+    count=$((count + 1))
+    until_true shows 'thread [0-9]* \((sleep|python3.*)\) waiting' || fail "$how: $(cat "$work/out")"
     kill -0 $job || fail "$how: the worker is dead"
     end_job
 done

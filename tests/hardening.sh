@@ -59,7 +59,7 @@ ended $? 0 "all signals blocked"
 test ! -s "$tmp/out" || fail "workers inherit: $(cat "$tmp/out")"
 $helper blocked $ddprun -n 2 sh -c ': >"$0.$RANK"; sleep 60' "$tmp/up" 2>"$tmp/err" &
 pid=$!
-until test -e "$tmp/up.0" && test -e "$tmp/up.1"; do sleep 0.02; done
+until_true test -e "$tmp/up.0" && until_true test -e "$tmp/up.1" || fail "the workers do not start"
 kill -TERM $pid
 wait $pid
 ended $? 143 "SIGTERM, blocked by the parent"

@@ -46,11 +46,24 @@ if make_group memory memory.max memory.limit_in_bytes && echo 67108864 >"$group/
     inside $ddprun -n 2 sh -c 'test $RANK = 0 && exec sleep 60; ./launcher_helper eat 500; exit 3'
     ended $? 3 "the cgroup's out-of-memory killer took a child of a worker"
     says "out-of-memory killer ended a process meanwhile (its cgroup may use 64 MiB)"
+    DDPRUN_KEY=of-$$-and-no-other
+    export DDPRUN_KEY
+    two="--nnodes 2 --master-addr 127.0.0.1 --master-port $((20000 + $$ % 10000)) -n 1"
+    $ddprun $two --node-rank 0 sleep 60 >"$tmp/out0" 2>"$tmp/err0" &
+    node0=$!
+    inside $ddprun $two --node-rank 1 ./launcher_helper eat 500
+    ended $? 137 "the cgroup's out-of-memory killer on one node of two"
+    wait $node0
+    ended $? 137 "the other node"
+    cat "$tmp/err0" >>"$tmp/err"
+    [ "$(grep -c 'rank 1 .* on node 1 .* the kernel killed it because memory ran out (its cgroup may use 64 MiB)' "$tmp/err")" = 2 ] ||
+        fail "two nodes do not both name the killer: $(cat "$tmp/err")"
     inside $ddprun -n 2 sh -c 'test $RANK = 0 && exit 3; sleep 60'
     ended $? 3 "a failure in a cgroup"
     grep -q memory: "$tmp/err" && fail "want of memory is claimed without a kill"
     gone "cgroup"
     # So little that ddprun itself may be hit: an end, whichever, and nothing left.
+    # time: what a worker lasts
     for bytes in 4194304 2097152 1048576 262144; do
         echo $bytes >"$group/$limit" 2>/dev/null || continue
         timeout 20 sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$group" $ddprun -n 4 sh -c 'sleep 0.1' >"$tmp/out" 2>"$tmp/err"

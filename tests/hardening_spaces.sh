@@ -45,16 +45,14 @@ elif test -n "$in_space" && $in_space mount -t tmpfs none /proc 2>/dev/null; the
     here $ddprun -n 2 --timeout 0.3 --setup-timeout 0.3 $helper hang 1; ended $? 124 "no /proc"
     says 'rank 1 has not arrived at all-reduce 1042'
     here $ddprun status; ended $? 125 "status without /proc"; says 'cannot find jobs because /proc is missing'
-    here $ddprun -n 1 sh -c 'setsid sleep 2 & sleep 0.2'; ended $? 0 "no /proc"; says 'because /proc is missing'
-    here $ddprun -n 2 sh -c ': >"$0.$RANK"; sleep 61 & sleep 61' "$tmp/pr" &
+    here $ddprun -n 1 sh -c 'setsid sh -c ": >\"\$0\"; exec sleep 2" "$0" & until test -e "$0"; do sleep 0.02; done' "$tmp/left"; ended $? 0 "no /proc"; says 'because /proc is missing'
+    here $ddprun -n 2 sh -c 'sleep 61 & : >"$0.$RANK"; sleep 61' "$tmp/pr" &
     pid=$!
-    until test -e "$tmp/pr.0" && test -e "$tmp/pr.1"; do sleep 0.02; done
-    sleep 0.1
+    until_true test -e "$tmp/pr.0" && until_true test -e "$tmp/pr.1" || fail "no /proc: the workers do not start"
     marked | while read -r pid command; do
         case $command in ./ddprun*) kill -9 "$pid" ;; esac
     done
     wait $pid 2>/dev/null
-    sleep 2 # the one that was left above
     gone "SIGKILL without /proc"
 else
     not_run "no /proc: no mount namespaces here"
@@ -67,17 +65,19 @@ for try in 'unshare --pid --fork --mount-proc' 'unshare -r --pid --fork --mount-
 done
 if test -n "$in_container"; then
     $in_container $ddprun -n 2 sh -c 'test $RANK = 0 || exec sleep 60
-        i=0; while test $i -lt 20; do (sleep 0.1 &); i=$((i + 1)); done; sleep 0.5
+        i=0; while test $i -lt 20; do (sleep 0.1 &); i=$((i + 1)); done
+        until test $i -gt 500 || test $(cat /proc/[0-9]*/stat 2>/dev/null | grep -c "(sleep)") -le 1; do i=$((i + 1)); sleep 0.02; done
         cat /proc/[0-9]*/stat 2>/dev/null | grep -c ") Z " >"$0.zombies"; cat /proc/1/comm >"$0.first"; exit 7' "$tmp/c" 2>"$tmp/err"
     ended $? 7 "in a container"
     test "$(cat "$tmp/c.first")" = ddprun || fail "ddprun was not the first process"
     test "$(cat "$tmp/c.zombies")" = 0 || fail "$(cat "$tmp/c.zombies") zombies in a container"
     # signals, from inside, where the first process gets only what it has asked for, and from outside
-    $in_container $ddprun -n 2 sh -c 'test $RANK = 0 && { sleep 0.2; kill -TERM 1; }; sleep 60; sleep 60' 2>"$tmp/err"
+    $in_container $ddprun -n 2 sh -c ': >"$0.$RANK"; test $RANK = 0 && { until test -e "$0.1"; do sleep 0.02; done; kill -TERM 1; }
+        sleep 60; sleep 60' "$tmp/both" 2>"$tmp/err"
     ended $? 143 "SIGTERM from inside a container"
     $in_container $ddprun -n 2 sh -c 'trap "echo got it; exit 4" USR1; : >"$0.$RANK"; sleep 60 & wait' "$tmp/in" >"$tmp/out" 2>"$tmp/err" &
     pid=$!
-    until test -e "$tmp/in.0" && test -e "$tmp/in.1"; do sleep 0.02; done
+    until_true test -e "$tmp/in.0" && until_true test -e "$tmp/in.1" || fail "in a container: the workers do not start"
     marked | while read -r inner command; do
         case $command in ./ddprun*) kill -USR1 "$inner" ;; esac
     done

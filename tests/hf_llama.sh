@@ -53,7 +53,7 @@ for delay in 01 02 03 04 05 06 07 08 10 12 15 20 30 60; do
     [ $((killed % 2)) -eq 0 ] || dtype=bf16
     ./hf_llama_tool copy "$work/made" "$work/made" $dtype 9000 2>"$work/err" &
     writer=$!
-    sleep "0.$delay"
+    sleep "0.$delay" # time: a kill may come at any moment
     kill -KILL $writer 2>/dev/null
     wait $writer 2>/dev/null
     [ $? -eq 0 ] || killed=$((killed + 1))

@@ -212,7 +212,7 @@ def check_adapters(name, base, options):
     _, after = train("--load", base, "--lora", spec, "--export", own)
     loaded = peft.PeftModel.from_pretrained(load(base), own)
     close(f"{name}: loss of new adapters", after, loss_of(loaded.eval()).item(), 1e-5)
-    train("--load", base, "--lora", spec, "--merge", "--export", merged)
+    train("--load", base, "--lora", spec, "--export", merged + ",merge")
     close(f"{name}: loss of the merged model", after, loss_of(load(merged)).item(), 1e-5)
     return worst
 

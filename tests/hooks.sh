@@ -92,7 +92,7 @@ rm -rf "$work/dir/step-00000006"
 FAIL_HOOK=restore_state FAIL_RANK=1 expect "restore_state fails" 4 "hook restore_state failed after step 4" "$ddprun" -n 2 "$client" run "$@" \
     --checkpoint "$work/dir" --resume
 for status in 1 -10; do
-    FAIL_HOOK=after_step FAIL_STATUS=$status expect "status $status" 2 "hook after_step returned $status, which is no failure's status" \
+    FAIL_HOOK=after_step FAIL_STATUS=$status expect "status $status" 2 "hook after_step returned $status, which is not a failure's status" \
         "$client" run "$@"
 done
 

@@ -185,7 +185,7 @@ for name, tensors, pattern in (
 refuses("hf, other vocabulary", "wte.weight has the shape (300,8), the model's is (301,8)", "load", path("hf"), path("out"), shape=(L, H, C, V + 1, T))
 refuses("no file", "no-such: cannot read", "load", path("no-such"), path("out"), code=4)
 refuses("a directory", "cannot read: not a regular file", "load", DIR, path("out"), code=4)
-refuses("suffix", "--export-format", "auto", path("ours"), path("out.pt"), code=2)
+refuses("suffix", "name the format", "auto", path("ours"), path("out.pt"), code=2)
 check("refused output was written", not os.path.exists(path("out.pt")))
 
 # A model that the trainer trains, exports and loads again: the same loss everywhere.

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Processes killed, stopped and interrupted at moments spread over their whole life: the job is down at once, the saved
 # file is the old one or the new one, and nothing is left. KILLS=N makes it N kills of each kind.
+. "${srcdir:-.}/tests/signals.inc"
 . "${srcdir:-.}/tests/cli.inc"
 . "$here/tests/kills.inc"
 kills=${KILLS:-12}

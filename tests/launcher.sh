@@ -226,7 +226,7 @@ test $? = 4 || fail "started with SIGCHLD ignored"
 test ! -s "$tmp/out" || fail "workers inherit: $(cat "$tmp/out")"
 (trap '' HUP; exec $ddprun -n 1 $helper signals) >"$tmp/out" 2>&1
 test "$(cat "$tmp/out")" = 'ignored 1' || fail "nohup does not reach the workers: $(cat "$tmp/out")"
-(ulimit -n 40; exec $ddprun -n 30 sleep 1) 2>"$tmp/err" && fail "too few descriptors, and no complaint"
+(ulimit -n 40; exec $ddprun -n 30 sleep 60) 2>"$tmp/err" && fail "too few descriptors, and no complaint"
 says 'cannot make a pipe for its output: Too many open files'
 $ddprun -n 4 $helper flood 20 | cat >/dev/null || fail "flood"
 timeout 20 $ddprun -n 2 sh -c "exec $helper flood 20 2>/dev/null" 2>/dev/null | head -c 10 >/dev/null
@@ -284,7 +284,7 @@ sleep 30 <"$tmp/fifo" &
 sleeper=$!
 $ddprun -n 2 --grace 1 $helper flood 10 >"$tmp/fifo" 2>/dev/null &
 pid=$!
-sleep 0.5
+sleep 0.5 # time: the pipe fills; were it not full yet, the end would be the same
 kill -TERM $pid
 wait $pid
 test $? = 143 || fail "a reader that does not read, and SIGTERM: exit code $?"
@@ -294,9 +294,9 @@ test $(($(now_ms) - start)) -lt 15000 || fail "a stopped reader stops ddprun"
 
 echo "# first failure"
 run 9 -n 4 $helper abort 2
-says 'rank 2 .* exited with code 9 in phase backward, step 41, inside all-reduce 1042'
+says 'rank 2 .* exited with code 9 in phase backward, step 42, inside all-reduce 1042'
 grep -q 'peak memory [1-9]' "$tmp/err" || fail "no peak memory"
-# repeated at the end, for the other worker has written much since
+# repeated at the end, for the other worker has written much since; time: what one has written is read before the other goes on
 run 7 -n 2 sh -c 'test $RANK = 0 && sleep 0.3
     i=0; while test $i -lt 30; do echo "line $i of $RANK, which says so at some length" >&2; i=$((i + 1)); done
     test $RANK = 0 && sleep 60; printf "\033[2Jodd\n" >&2; sleep 0.8; exit 7'
@@ -313,14 +313,12 @@ run 6 -n 2 sh -c 'exit 6'; says 'exited with code 6'
 start=$(now_ms)
 run 75 -n 2 $helper preempted 1; quiet
 test $(($(now_ms) - start)) -ge 900 || fail "workers that stop on request are not waited for"
-for try in 1 2 3 4; do # half a second is little on a machine that has much to do
-    start=$(now_ms)
-    run 7 -n 2 --grace 1 sh -c 'test $RANK = 1 && { sleep 0.1; exit 7; }; trap "" TERM; sleep 60; sleep 60'
-    took=$(($(now_ms) - start))
-    test $took -gt 1500 || break
-done
-test $took -le 1500 || fail "a worker that ignores SIGTERM took $took ms with --grace 1, at the $try. try too"
 start=$(now_ms)
+rm -f "$tmp/deaf"
+run 7 -n 2 --grace 1 sh -c 'test $RANK = 1 || { trap "" TERM; : >"$0"; sleep 60; sleep 60; }
+    until test -e "$0"; do sleep 0.02; done; exit 7' "$tmp/deaf"
+says '1 worker did not end within 1 s: SIGKILL'
+test $(($(now_ms) - start)) -ge 1000 || fail "a worker that ignores SIGTERM is killed too early"
 run 7 -n 2 --grace 0 sh -c 'test $RANK = 1 && exit 7; trap "" TERM; sleep 60; sleep 60'
 gone 1
 
@@ -328,7 +326,7 @@ echo "# hangs"
 run 124 -n 4 --timeout 0.5 --setup-timeout 0.5 $helper hang 3
 says 'no rank has made progress for 0.5 s before the first step was finished (--setup-timeout); ending the job'
 says 'rank 3 has not arrived at all-reduce 1042; ranks 0 1 2 have waited [01] s'
-grep -q '^ddprun:  *3  *[0-9]* waiting  *backward  *12 ' "$tmp/err" || fail "no line for rank 3"
+grep -q '^ddprun:  *3  *[0-9]* waiting  *backward  *13 ' "$tmp/err" || fail "no line for rank 3"
 run 124 -n 3 --timeout 0.5 --setup-timeout 0.5 $helper transfer 0
 says 'rank 0 has not sent message 7; rank 1 has waited [01] s'
 grep -q '^ddprun:  *2 .* recv from 1  *7  *4096 ' "$tmp/err" || fail "no line for rank 2"
@@ -337,25 +335,28 @@ run 124 -n 4 --timeout 0.5 --setup-timeout 0.5 $helper groups 1; says 'rank 0 ha
 run 124 -n 4 --timeout 0.5 --setup-timeout 0.5 $helper groups 0
 says 'rank 3 has not arrived at all-reduce 100 of ranks 1 3; rank 1 has waited [01] s; rank 3 is in barrier 0$'
 run 124 -n 2 --timeout 0.3 sleep 60; says "no worker has used CPU time or written anything for 0.3 s"
-run 0 -n 2 --timeout 0.5 --inject slow:rank=1,step=0,ms=1500 $helper steps 20 # before a step is finished; also in the next attempt
-run 124 -n 2 --timeout 0.5 --inject slow:rank=1,step=1,ms=9000 $helper steps 20; says 'no rank has made progress for 0.5 s; ending'
-run 124 -n 2 --timeout 0.5 --setup-timeout 0.9 --inject stop:rank=1,step=0 $helper steps 20; says 'for 0.9 s before the first'
+run 0 -n 2 --timeout 0.5 --inject slow:rank=1,step=1,ms=1500 $helper steps 20 # before a step is finished; also in the next attempt
+run 124 -n 2 --timeout 0.5 --inject slow:rank=1,step=2,ms=9000 $helper steps 20; says 'no rank has made progress for 0.5 s; ending'
+run 124 -n 2 --timeout 0.5 --setup-timeout 0.9 --inject stop:rank=1,step=1 $helper steps 20; says 'for 0.9 s before the first' # time: longer than the limit
 run 0 -n 2 --timeout 0.5 --max-restarts 1 --inject kill:rank=1,step=7 sh -c \
     'test $TORCHELASTIC_RESTART_COUNT = 0 || test $RANK = 1 || sleep 1.5; exec "$0" steps 20' $helper
 run 0 -n 3 --straggler-report $helper straggle 1
 says 'rank 1 arrived last most'
 $ddprun -n 3 $helper hang 1 2>"$tmp/err" &
 pid=$!
-tries=100
+tries=$((600 * patience))
 until ./ddprun status $pid >"$tmp/out" 2>&1 && grep -q 'rank 1 has not arrived at all-reduce 1042' "$tmp/out"; do
     tries=$((tries - 1)); test $tries -gt 0 || { fail "status: $(cat "$tmp/out")"; break; }
     sleep 0.05
 done
 worker=$(sed -n 's/^  *2  *\([0-9]*\) .*/\1/p' "$tmp/out")
 kill -STOP "$worker"
-./ddprun status >"$tmp/out"
+tries=$((600 * patience)) # it stops when it is given a processor
+until ./ddprun status >"$tmp/out" && grep -q "^  *2  *$worker stopped" "$tmp/out"; do
+    tries=$((tries - 1)); test $tries -gt 0 || { fail "a stopped worker is not told apart: $(cat "$tmp/out")"; break; }
+    sleep 0.05
+done
 grep -q "^job $pid: 3 workers" "$tmp/out" || fail "status does not list the job"
-grep -q "^  *2  *$worker stopped" "$tmp/out" || fail "a stopped worker is not told apart: $(cat "$tmp/out")"
 kill -TERM $pid
 wait $pid
 run 2 status x; says 'must be the process id'
@@ -374,7 +375,7 @@ test $(($(now_ms) - start)) -ge 400 || fail "slow: is fast"
 test "$(cat "$tmp/err")" = 'ddprun: warning: --inject kill:rank=1,step=99 did not happen: the program ended before that step' ||
     fail "a step that never comes: $(cat "$tmp/err")"
 run 0 -n 2 --inject kill true; says '--inject kill did not happen: the program does not use libddp'
-for bad in kil:rank=1 kill:rank kill:rank=x kill:rank=-1 kill:rank=0,rank=1 kill:ms=3 kill:step=7x exit:code=256 slow:step=-1 ''; do
+for bad in kil:rank=1 kill:rank kill:rank=x kill:rank=-1 kill:rank=0,rank=1 kill:ms=3 kill:step=7x exit:code=256 kill:step=0 slow:step=-1 ''; do
     run 2 --inject "$bad" true
     test "$(grep -c "^ddprun: error: --inject.*: " "$tmp/err")" = 1 || fail "--inject $bad: not one line"
 done
@@ -532,7 +533,7 @@ grep -q '^rank 1: environment RANK=1 LOCAL_RANK=1 WORLD_SIZE=2' "$tmp/out" || fa
 
 echo "# leftovers of workers"
 run 0 -n 2 sh -c 'sleep 60 & sleep 60 & exit 0'; gone 1
-run 0 -n 2 sh -c 'setsid sleep 60 & setsid sh -c "sleep 60 & sleep 60" & sleep 0.1'; gone 1
+run 0 -n 2 sh -c 'setsid sleep 60 & setsid sh -c "sleep 60 & sleep 60" & sleep 0.1'; gone 1 # time: however far they have come
 run 5 -n 2 sh -c 'setsid sleep 60 & sleep 0.1; test $RANK = 0 && exit 5; exec sleep 60'; gone 1
 sh -c 'sleep 2 & exec '"$ddprun"' -n 1 true' || fail "exec from a shell with a child"
 marked | grep -q 'sleep 2' || fail "a child that is not the job's was ended"
@@ -547,7 +548,7 @@ with_signal()
     rm -f "$tmp"/up.*
     UP=$tmp/up $ddprun "$@" >"$tmp/out" 2>"$tmp/err" </dev/null &
     pid=$!
-    tries=200
+    tries=$((1500 * patience))
     while test ! -e "$tmp/up.0" || test ! -e "$tmp/up.1"; do
         tries=$((tries - 1)); test $tries -gt 0 || break
         sleep 0.02
@@ -572,9 +573,7 @@ with_signal 130 INT -n 2 sh -c "$up"' sleep 60 & wait'
 says 'SIGINT: ending 2 workers'
 with_signal 143 'QUIT TERM' -n 2 sh -c "ulimit -c 0; $up"' sleep 60 & wait'
 says 'rank 1 (pid'
-start=$(now_ms)
-with_signal 137 'INT INT' -n 2 sh -c 'trap "" INT;'" $up"' sleep 60'
-test $(($(now_ms) - start)) -lt 3000 || fail "a second SIGINT does not kill at once"
+with_signal 137 'INT INT' -n 2 --grace 600 sh -c 'trap "" INT;'" $up"' sleep 300' # a second SIGINT kills at once
 ddprun=$ours
 with_signal 4 TERM -n 2 sh -c "trap 'exit 4' TERM; $up"' sleep 60 & wait'
 with_signal 0 TERM -n 2 sh -c "trap 'exit 0' TERM; $up"' sleep 60 & wait'
@@ -588,7 +587,7 @@ i=0
 while test $i -lt ${KILLS:-60}; do
     $ddprun -n 4 sh -c 'sleep 60 & sleep 60' >/dev/null 2>&1 &
     pid=$!
-    sleep 0.0$((i % 4))$((i * 7 % 10))
+    sleep 0.0$((i % 4))$((i * 7 % 10)) # time: at any moment
     kill -9 $pid
     wait $pid 2>/dev/null
     i=$((i + 1))

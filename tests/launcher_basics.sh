@@ -16,7 +16,8 @@ prints() {
 prints "ranks" 0 "$(printf '[%d]: %d %d 3 3\n' 0 0 0 1 1 1 2 2 2)" \
     "$ddprun" -n 3 sh -c 'echo "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE"'
 prints "restarts" 0 "$(printf '[%d]: attempt %d\n' 0 0 1 0 0 1 1 1)" \
-    "$ddprun" -n 2 --max-restarts 2 sh -c 'echo "attempt $TORCHELASTIC_RESTART_COUNT"; sleep 0.2; exit $((1 - TORCHELASTIC_RESTART_COUNT))'
+    "$ddprun" -n 2 --max-restarts 2 sh -c 'n=$TORCHELASTIC_RESTART_COUNT; echo "attempt $n"
+        : >"$0.$RANK.$n"; until [ -e "$0.0.$n" ] && [ -e "$0.1.$n" ]; do sleep 0.02; done; exit $((1 - n))' "$work/both"
 prints "no signal is blocked" 0 "$(printf '[%d]: 0000000000000000\n' 0 1)" \
     "$ddprun" -n 2 sed -n 's/^SigBlk:[[:space:]]*//p' /proc/self/status
 prints "standard input is rank 0's" 0 "$(printf '[%d]: %s\n' 0 input 1 /dev/null 2 /dev/null)" \
@@ -28,10 +29,12 @@ prints "a long line" 0 '300006' \
 
 # A rank that gave up because of another one ends first; the other one is named.
 expect "the rank that failed" 9 '^ddprun: error: rank 1 .*exited with code 9' \
-    "$ddprun" -n 2 sh -c 'test $RANK = 0 && exit 6; sleep 0.1; exit 9'
+    "$ddprun" -n 2 sh -c 'test $RANK = 0 && { echo $$ >"$0"; exit 6; }
+        until [ -s "$0" ] && ! kill -0 "$(cat "$0")" 2>/dev/null; do sleep 0.02; done; exit 9' "$work/first"
 
 # What workers leave behind: children, in sessions of their own, and theirs.
-expect "leftovers" 0 '' "$ddprun" -n 2 sh -c 'setsid sh -c "sleep 60 & echo \$! >>$0; sleep 60" & echo $! >>"$0"; sleep 0.1' "$work/pids"
+expect "leftovers" 0 '' "$ddprun" -n 2 sh -c 'setsid sh -c "sleep 60 & echo \$! >>$0; sleep 60" & echo $! >>"$0"
+    until [ "$(wc -l <"$0")" -eq 4 ]; do sleep 0.02; done' "$work/pids"
 [ "$(wc -l <"$work/pids")" -eq 4 ] || fail "leftovers: $(cat "$work/pids")"
 for pid in $(cat "$work/pids"); do
     kill -0 "$pid" 2>/dev/null && fail "process $pid is left"

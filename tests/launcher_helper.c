@@ -4,6 +4,7 @@
  */
 #include "config.h"
 
+#include "core/clock.h"
 #include "job/board.h"
 #include "job/job.h"
 
@@ -181,19 +182,31 @@ static int hang_groups(bool pauses)
     return ddp_status_exit_code(status);
 }
 
-/* One rank comes late to each of five barriers. */
+/* One of at most 8 ranks comes late to each of five barriers: when the others are there, and later
+ * than a busy machine has held it up in those before. */
 static int straggle(int late)
 {
     ddp_job *job = join_job();
-    for (uint64_t i = 0; i < 5; i++) {
-        if (ddp_job_rank(job) == late)
-            usleep(40000);
-        ddp_job_collective_enter(job, NULL, "barrier", i, 0);
-        ddp_job_barrier(job, 20000);
+    const int rank = ddp_job_rank(job), size = ddp_job_world_size(job);
+    enum ddp_status status = DDP_OK;
+    int64_t held_ns = 0;
+    char there = 1;
+    for (int i = 0; i < 5 && status == DDP_OK; i++) {
+        if (rank != late)
+            status = ddp_job_put_id(job, i * 8 + rank, &there, 1);
+        for (int other = 0; rank == late && other < size && status == DDP_OK; other++)
+            if (other != late)
+                status = ddp_job_get_id(job, i * 8 + other, &there, 1, 60000);
+        if (rank == late)
+            usleep((useconds_t)(50000 + 4 * held_ns / 1000));
+        const int64_t start_ns = ddp_clock_ns();
+        ddp_job_collective_enter(job, NULL, "barrier", (uint64_t)i, 0);
+        status = status == DDP_OK ? ddp_job_barrier(job, 60000) : status;
         ddp_job_collective_leave(job);
+        held_ns += ddp_clock_ns() - start_ns;
     }
     ddp_job_close(job);
-    return 0;
+    return ddp_status_exit_code(status);
 }
 
 /* Reports `count` steps, with a barrier in each. */

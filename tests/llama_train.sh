@@ -36,10 +36,10 @@ eight="$data --batch-size 1 --global-batch 8 --lanes 8 --steps 3"
 adapters="--lora r=4,alpha=8,targets=all-linear,dropout=0.1,rslora"
 
 # exports NAME COMMAND...: trains, compares the exported directory with the first of its group; reference= begins another group
-reference=
+reference= export_as=
 exports() {
     rm -rf "$work/e"
-    expect "$@" --export "$work/e"
+    expect "$@" --export "$work/e$export_as"
     if [ -z "$reference" ]; then
         reference=$1
         rm -rf "$work/reference"
@@ -111,20 +111,22 @@ as_good 'a base with adapters' --load "$work/base" --adapters "$work/adapters"
 loss 'the base' --load "$work/base"
 echo "$loss" >"$work/other"
 near 1 1e-3 "$work/loss" "$work/other" >"$work/out" && fail "the adapters change nothing"
-merge="$eight --load $work/base $adapters --merge"
+merge="$eight --load $work/base $adapters"
+export_as=,merge
 reference=
 exports 'merged' 0 '' "$trainer" $merge
 exports 'merged by a pipeline' 0 '' "$ddprun" -n 2 trainer $merge --mode pipeline
 exports 'merged by 2 workers' 0 '' "$ddprun" -n 2 trainer $merge --zero 0
+export_as=
 as_good 'merged' --load "$work/reference"
 cmp -s "$work/reference/README.md" "$work/base/README.md" || fail "merged: a file of the base was not exported"
 strong="$data --batch-size 8 --steps 20 --load $work/base --lora targets=all-linear --lr 0.1"
 expect 'strong adapters' 0 '' "$trainer" $strong --export "$work/strong"
-expect 'strong adapters, merged' 0 '' "$trainer" $strong --merge --export "$work/merged"
-expect 'merged without data' 0 '' "$trainer" --quiet --load "$work/base" --adapters "$work/strong" --merge --export "$work/converted"
+expect 'strong adapters, merged' 0 '' "$trainer" $strong --export "$work/merged,merge"
+expect 'merged without data' 0 '' "$trainer" --quiet --load "$work/base" --adapters "$work/strong" --export "$work/converted,merge"
 diff -r "$work/merged" "$work/converted" >/dev/null || fail "merged without data: other bits than at the end of a training"
 expect 'merged, with options that have no effect' 0 'warning: --device, --threads have no effect with --export alone' "$trainer" --quiet --load "$work/base" \
-    --adapters "$work/strong" --merge --export "$work/idle" --threads 2 --device cpu
+    --adapters "$work/strong" --export "$work/idle,merge" --threads 2 --device cpu
 diff -r "$work/merged" "$work/idle" >/dev/null || fail "merged with --threads and --device: other bits than at the end of a training"
 expect 'training without data' 2 'error: --steps: .* give --data too, or leave --steps out' "$trainer" --load "$work/base" --export "$work/none" --steps 3
 [ ! -e "$work/none" ] || fail "training without data: it leaves $work/none"
@@ -159,19 +161,19 @@ expect 'adapters onto themselves' 0 '' "$trainer" $eight --load "$work/again" --
 cmp -s "$work/more/adapter_model.safetensors" "$work/again/adapter_model.safetensors" || fail "adapters onto themselves: other bits"
 loss 'full' --load "$work/full"
 echo "$loss" >"$work/loss"
-expect 'shards' 0 '' "$trainer" $eight --load "$work/base" --export "$work/shards" --shard-size 10K
+expect 'shards' 0 '' "$trainer" $eight --load "$work/base" --export "$work/shards,shard=10K"
 [ -f "$work/shards/model.safetensors.index.json" ] && [ ! -f "$work/shards/model.safetensors" ] || fail "there are no shards"
 as_good 'shards' --load "$work/shards"
-expect 'bf16' 0 '' "$trainer" $eight --load "$work/base" --export "$work/narrow" --export-dtype bf16
+expect 'bf16' 0 '' "$trainer" $eight --load "$work/base" --export "$work/narrow,dtype=bf16"
 expect 'info of bf16' 0 '^weights +bf16' "$trainer" info "$work/narrow"
 loss 'bf16' --load "$work/narrow"
 echo "$loss" >"$work/other"
 near 1 2e-2 "$work/loss" "$work/other" >"$work/out" || fail "bf16: $(cat "$work/out")"
 expect 'bf16 stays bf16' 0 '' "$trainer" $eight --load "$work/narrow" --export "$work/narrow"
 expect 'info of bf16 again' 0 '^weights +bf16' "$trainer" info "$work/narrow"
-expect 'bf16 as float32' 0 '' "$trainer" $eight --load "$work/narrow" --export "$work/narrow" --export-dtype fp32
+expect 'bf16 as float32' 0 '' "$trainer" $eight --load "$work/narrow" --export "$work/narrow,dtype=fp32"
 expect 'info of float32' 0 '^weights +float32' "$trainer" info "$work/narrow"
-expect 'a size' 0 '' "$trainer" $eight --model llama --size d2 --vocab-size 96 --export "$work/sized" --export-dtype bf16
+expect 'a size' 0 '' "$trainer" $eight --model llama --size d2 --vocab-size 96 --export "$work/sized,dtype=bf16"
 grep -q '"initializer_range": 0.02[0,]' "$work/sized/config.json" || fail "a size is exported without the deviation of its weights"
 expect 'a published size has its vocabulary' 0 '^model    llama, 8190735360 parameters' "$trainer" --model llama --size qwen3-8b --plan
 expect 'a published size and bytes' 2 'NEWS is a text, .* of the vocabulary of 49152 that --size smollm2-135m has' "$trainer" --model llama \
@@ -225,16 +227,13 @@ bad() {
 }
 with="--load $work/base"
 lora="$with --lora r=4"
-bad 2 '--merge belongs to --export DIR' $lora --merge
-bad 2 '--export-dtype belongs to --export DIR' $with --export-dtype bf16
-bad 2 '--shard-size belongs to --export DIR' $with --shard-size 1M
-bad 2 '--merge: there are no adapters' $with --merge --export "$work/e"
-bad 2 '--shard-size: adapters are exported in one file' $lora --export "$work/e" --shard-size 1M
-bad 2 '--export-dtype: adapters are exported in one file' $lora --export "$work/e" --export-dtype bf16
+bad 2 '--export: merge: there are no adapters' $with --export "$work/e,merge"
+bad 2 '--export: shard: adapters are exported in one file' $lora --export "$work/e,shard=1M"
+bad 2 '--export: dtype: adapters are exported in one file' $lora --export "$work/e,dtype=bf16"
 bad 2 '--export .*: there is something else than adapters' $lora --export "$work/base"
 bad 2 'but no config.json' $with --export "$work/adapters"
-bad 2 '--export-format: a llama is exported' $with --export "$work/e" --export-format llmc
-bad 2 '--shard-size 10Q: must be a size with its unit' $with --export "$work/e" --shard-size 10Q
+bad 2 '--export: format: a llama is exported' $with --export "$work/e,format=llmc"
+bad 2 '--export .*: shard=10Q: what follows the path must be' $with --export "$work/e,shard=10Q"
 expect 'a file of weights' 0 '' "$trainer" $eight --model llama --size d2 --vocab-size 96 --save "$work/file.safetensors"
 bad 2 '--lora: .*file.safetensors is a file of weights' --load "$work/file.safetensors" --lora r=4
 bad 2 '--lora contradicts the adapters' $lora --adapters "$work/adapters"
@@ -243,7 +242,7 @@ bad 2 'has adapters already' --load "$work/adapters" --adapters "$work/adapters"
 bad 2 '--adapters .*: name the model' --model llama --adapters "$work/adapters"
 bad 2 '--lora belongs to the model llama, and the model is gpt2' --model gpt2 --lora r=4
 bad 2 '--lora belongs to the model llama, and the model is mlp' --model mlp --lora r=4
-bad 2 '--merge belongs to the model llama, and the model is gpt2' --model gpt2 --merge --export "$work/e.bin"
+bad 2 '--export: merge belongs to the model llama, and the model is gpt2' --model gpt2 --export "$work/e.bin,merge"
 bad 2 '--frozen-dtype: nothing is frozen' $with --frozen-dtype bf16
 bad 2 '--lora r=0: r must be from 1 to 4096' $with --lora r=0
 bad 2 '--lora targets=lm_head: targets are q_proj' $with --lora targets=lm_head
@@ -259,7 +258,7 @@ sed "s|$work/base|an/unknown-base|" "$work/adapters/adapter_config.json" >"$work
 bad 2 'their base an/unknown-base is not a directory here' --load "$work/orphans"
 sed 's/"use_dora": false/"use_dora": true/' "$work/adapters/adapter_config.json" >"$work/orphans/adapter_config.json"
 bad 3 'adapters with use_dora are not supported' $with --adapters "$work/orphans"
-bad 2 "--save $work/e/w is inside of the directory of --export" $with --save "$work/e/w" --export "$work/e"
+bad 2 "--save $work/e/w is inside the directory of --export" $with --save "$work/e/w" --export "$work/e"
 cp -r "$work/base" "$work/odd"
 mkfifo "$work/odd/notes"
 bad 4 'odd/notes: cannot read: not a regular file' --load "$work/odd" --export "$work/e" --save "$work/e.safetensors"

@@ -18,10 +18,10 @@ same "1 worker, its own average" "$ddprun" -n 1 trainer $mlp --no-eval --sync-ev
 
 # The same bits again, with any look at the average; other ones than DDP's.
 adam="--optimizer adam --clip-grad-norm 0.1"
-options="--sync-every 3 --local-from 5 --sync-state $adam"
+options="--sync-every 3 --local-from 5 $adam"
 first=
 same "3 workers $options" "$ddprun" -n 3 trainer $mlp $options --no-eval
-same "3 workers $options, evaluated" "$ddprun" -n 3 trainer $mlp $options --eval-every 1 --verbose --check-replicas 1
+same "3 workers $options, evaluated" "$ddprun" -n 3 trainer $mlp $options --eval-every 1 --verbose
 cp "$work/first" "$work/local"
 first=
 same "3 workers, DDP" "$ddprun" -n 3 trainer $mlp $adam --no-eval
@@ -111,9 +111,8 @@ set -- "$ddprun" -n 2 trainer $mlp
 refused '--sync-every 0: ' "$@" --sync-every 0
 refused '--sync-every 99999999999999999999: ' "$@" --sync-every 99999999999999999999
 refused '--sync-every 4: each worker .*--zero 0' "$@" --sync-every 4 --zero 1
-refused '--sync-every 4: each worker .*leave --shared-weights out' "$@" --sync-every 4 --shared-weights
 refused '--sync-every 4 and --sync-batch-norm' "$@" --sync-every 4 --sync-batch-norm
-for option in "--local-from 3" --sync-state "--outer-lr 1" "--outer-momentum 0"; do
+for option in "--local-from 3" "--outer-lr 1" "--outer-momentum 0"; do
     refused "${option%% *} needs --sync-every H, with H above 1" "$@" $option
     refused "${option%% *} needs --sync-every H, with H above 1" "$@" --sync-every 1 $option
 done

@@ -25,13 +25,13 @@ grep -qx 'statistic: -1' "$work/out" || fail "walk: a statistic has a gradient"
 modes() {
     run accum 1 "$@"
     run ddp "$ddprun -n 2" "$@" --bucket-mb 0.005
-    run ddp "$ddprun -n 4" "$@" --no-shared-weights --bucket-mb 0.005
+    run ddp "$ddprun -n 4" "$@" --bucket-mb 0.005
     run ddp "$ddprun -n 2" "$@" --zero 0
     run dp 1 "$@" --mode dp --replicas 4
     run pipeline "$ddprun -n 4" "$@" --stages 2
     run pipeline 1 "$@" --stages 2
     [ "$nodes" = no ] || run nodes "nodes 2 2" "$@"
-    [ "$nodes" = no ] || run nodes "nodes 2 1" "$@" --no-shared-weights
+    [ "$nodes" = no ] || run nodes "nodes 2 1" "$@"
 }
 nodes=yes
 weights "mlp" $mlp --optimizer adamw --weight-decay 0.1

@@ -17,6 +17,9 @@ run() {
     [ $got -eq "$code" ] || fail "$name: exit code $got, not $code: $(head -n 5 "$work/err")"
 }
 
+# What a worker does until ddprun has said so
+told='until grep -q "cannot be written" "$0"; do sleep 0.02; done;'
+
 # to_full CODE NAME ARGUMENT...: ddprun, with its standard output on a full disk
 to_full() {
     code=$1 name=$2
@@ -37,9 +40,9 @@ says 1 "standard output cannot be written: $full; the job continues without it"
 to_full 125 "workers go on" -n 4 sh -c 'seq 200000 && echo "end of $RANK" >&2'
 says 1 "standard output cannot be written: $full"
 [ "$(sort "$work/err" | grep -c '^\[[0-3]\]: end of [0-3]$')" = 4 ] || fail "$name: $(cat "$work/err")"
-to_full 7 "a failure" -n 2 sh -c 'echo x; sleep 0.3; exit 7'
+to_full 7 "a failure" -n 2 sh -c "echo x; $told exit 7" "$work/err"
 says 1 "standard output cannot be written: $full"
-to_full 125 "a second attempt" -n 2 --max-restarts 1 sh -c 'echo x; sleep 0.3; exit $((7 * (1 - TORCHELASTIC_RESTART_COUNT)))'
+to_full 125 "a second attempt" -n 2 --max-restarts 1 sh -c "echo x; $told exit \$((7 * (1 - TORCHELASTIC_RESTART_COUNT)))" "$work/err"
 says 1 "standard output cannot be written: $full"
 to_full 125 "log files take it" -n 2 --log-dir "$work/log" sh -c 'echo "of $RANK"'
 [ "$(cat "$work"/log/none_*/attempt_0/[01]/stdout.log)" = "$(printf 'of 0\nof 1')" ] || fail "$name: the log files"
@@ -90,8 +93,8 @@ if [ -n "$space" ]; then
     says 1 "$work/disk/log/none_.*/attempt_0/[01]/std[a-z]*.log: cannot be written: $full"
     on_disk 0 "-r, enough room" -n 2 -r 3 seq 1000
     [ "$(grep -c . "$work/err")" = 0 ] || fail "$name: $(cat "$work/err")"
-    on_disk 125 "-t, two attempts" -n 2 -t 1 --max-restarts 1 sh -c 'seq 20000; rm -f "$0"/log/none_*/attempt_0/*/*; sleep 0.2
-        exit $((7 * (1 - TORCHELASTIC_RESTART_COUNT)))' "$work/disk"
+    on_disk 125 "-t, two attempts" -n 2 -t 1 --max-restarts 1 sh -c "seq 20000; $told rm -f '$work/disk/log'/none_*/attempt_0/*/*
+        exit \$((7 * (1 - TORCHELASTIC_RESTART_COUNT)))" "$work/err"
     says 1 "cannot be written: $full"
     run 125 "standard output too" $space sh -c 'mount -t tmpfs -o size=64k none "$0" && exec "$@" >"$0/out"' "$work/disk" \
         "$ddprun" -n 2 --log-dir "$work/disk/log" sh -c 'seq 20000'

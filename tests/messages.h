@@ -12,7 +12,7 @@
 static FILE *caught;
 static char messages[8192];
 
-static void catch_messages(void)
+static inline void catch_messages(void)
 {
     fflush(stderr);
     caught = tmpfile();
@@ -21,7 +21,7 @@ static void catch_messages(void)
 }
 
 /* What was written so far; the next call tells only what came later. */
-static const char *take_messages(void)
+static inline const char *take_messages(void)
 {
     ssize_t n = pread(fileno(caught), messages, sizeof messages - 1, 0);
     messages[n > 0 ? n : 0] = 0;
@@ -30,7 +30,7 @@ static const char *take_messages(void)
     return messages;
 }
 
-static void expect_message(const char *part)
+static inline void expect_message(const char *part)
 {
     const char *text = take_messages();
     ck_assert_msg(strstr(text, part) != NULL, "expected \"%s\", got \"%s\"", part, text);

@@ -47,7 +47,7 @@ command_of() {
     config) echo "$gpt2 --config $work/in/config.json --load $work/in/model.safetensors" ;;
     dp) echo "$gpt2 --mode dp --replicas 2 --acc-steps 2" ;;
     npz) echo "--quiet --batch-size 4 --hidden 8 --steps 3 --threads 2 --data $here/tests/golden/npy/keras-deflated.npz" ;;
-    idx) echo "--data $work/plain --hidden 8 --steps 3 --batch-size 4 --plan --verbose --mfu" ;;
+    idx) echo "--data $work/plain --hidden 8 --steps 3 --batch-size 4 --plan --verbose" ;;
     texts) echo "$gpt2 --data $work/texts --val-split 0.2" ;;
     split) echo "--quiet --batch-size 2 --hidden 8 --steps 3 --threads 2 --normalize --val-split 1" \
         "--data $here/tests/golden/npy/names-sklearn.npz" ;;

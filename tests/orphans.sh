@@ -3,6 +3,7 @@
 # ddprun killed at random moments, alone and with its keepers, in a directory in which nothing may be left: where it can
 # make a control group for its job, and where it cannot. KILLS: how many of each.
 test -x ./ddprun && test -x ./orphans || { echo "run in the build directory"; exit 99; }
+. "${srcdir:-.}/tests/result.inc"
 work=$(mktemp -d) || exit 99
 TMPDIR=$(mktemp -d) || exit 99
 export TMPDIR
@@ -69,16 +70,12 @@ if test -n "$group"; then
     # Keepers remove it too.
     # shellcheck disable=SC2016
     inside ./ddprun -n 1 sh -c 'echo $PPID >"$0.new"; mv "$0.new" "$0"; sleep 77' "$work/up" 2>/dev/null &
-    until test -e "$work/up"; do sleep 0.02; done
+    until_true test -e "$work/up" || failed=1
     test -n "$(groups)" || { echo "FAIL: no control group is seen"; failed=1; }
     kill -9 "$(cat "$work/up")"
     wait $!
-    tries=0
-    while test -n "$(groups)" && test $tries -lt 500; do
-        tries=$((tries + 1))
-        sleep 0.02
-    done
-    test -z "$(groups)" || { echo "FAIL: a control group is left by a kill"; failed=1; }
+    no_groups() { test -z "$(groups)"; }
+    until_true no_groups || { echo "FAIL: a control group is left by a kill"; failed=1; }
 else
     echo "skipped: no control group can be made here"
 fi

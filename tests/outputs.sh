@@ -35,8 +35,7 @@ wait $!
 if command -v bash >/dev/null; then
     # shellcheck disable=SC2016 # for the inner shell
     expect "process substitution" 0 '' bash -c '"$@" --log >(cat >"$0") --trace >(cat >/dev/null); wait' "$work/read" $t
-    sleep 0.2
-    grep -q '"event":"end"' "$work/read" || fail "process substitution: $(cat "$work/read")"
+    until_true grep -q '"event":"end"' "$work/read" || fail "process substitution: $(cat "$work/read")"
 fi
 expect "--log /dev/stderr" 0 '"event":"end"' $t --log /dev/stderr
 expect "/dev/null for all" 0 '' $t --log /dev/null --trace /dev/null
@@ -78,7 +77,7 @@ for file in "$work/d/x" "$work/link/../d/./x" "$work/link/x"; do
     for made in no yes; do
         one log trace "$t --log $work/d/x --trace $file"
         one save log "$t --log $work/d/x --save $file"
-        one save export "$gpt2 --save $work/d/x --export $file --export-format hf"
+        one save export "$gpt2 --save $work/d/x --export $file,format=hf"
         one save trace "$ddprun -n 2 $t --save $work/d/x --trace $file"
         [ $made = yes ] || : >"$work/d/x"
     done

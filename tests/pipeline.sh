@@ -104,12 +104,10 @@ refused '--stages belongs to --mode pipeline, and the mode is ddp' $run --mode d
 refused '--cut belongs to --mode pipeline, and the mode is dp' "$trainer" $mlp --mode dp --cut fc2
 refused '--distributed means --mode ddp' $run --distributed --mode pipeline
 refused '--zero 1 splits .*--mode ddp, and the mode is pipeline' $run --stages 2 --zero 1
-refused '--shared-weights belongs to --mode ddp' $run --stages 2 --shared-weights
 refused '--sync-every belongs to --mode ddp' $run --stages 2 --sync-every 2
 refused '--sync-batch-norm needs .*--mode pipeline' $run --stages 2 --sync-batch-norm
 refused '--replicas belongs to --mode dp' $run --stages 2 --replicas 2
 refused '--bucket-mb belongs to --mode ddp' $run --stages 2 --bucket-mb 1
-refused '--check-replicas compares .* there is one replica, of 4 stages' $run --stages 4 --check-replicas 1
 refused 'too few for [0-9]+ stages' "$trainer" $mlp --stages 20
 refused '--cut nothing: no operation reads a parameter of a layer nothing' "$trainer" $mlp --cut nothing
 refused '--cut fc3,fc2: fc2 is not behind' "$trainer" $mlp --cut fc3,fc2
@@ -118,7 +116,6 @@ refused 'share wte.weight, .* 12 shards needs a lane, .* 8: use --lanes 16' "$dd
 expect "with 8 lanes" 0 '' "$trainer" $gpt2 --no-eval --schedule constant --global-batch 12 --steps 1 --checkpoint "$work/lanes"
 refused 'the checkpoint has 8: resume in another mode, or .* --lanes 16' "$ddprun" -n 2 trainer $gpt2 --no-eval --schedule constant --global-batch 12 --stages 2 \
     --resume-from "$work/lanes"
-expect "compared" 0 '' $run --stages 2 --check-replicas 1 --steps 3
 expect "fewer shards than stages" 0 'note: 2 shards cannot keep 3 stages busy: each waits for 50 % of the time' "$trainer" $mlp --stages 3 \
     --global-batch 8
 finish

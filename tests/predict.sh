@@ -27,7 +27,7 @@ ways() {
     "$@" $t
     "$@" $t --mode dp --replicas 2
     "$@" "$ddprun" -n 2 $t
-    "$@" "$ddprun" -n 3 $t --zero 0 --no-shared-weights
+    "$@" "$ddprun" -n 3 $t --zero 0
     "$@" $t --acc-steps 3 --lanes 1 --batch-size 7 --optimizer adamw
 }
 evaluates() {
@@ -58,7 +58,7 @@ alone() { # WAY: with $options, which end the command line of a training on othe
     figures | cmp -s - "$work/figures" || fail "a training's $options: $(figures)"
     ! grep -q warning "$work/out" || fail "a training's $options: $(cat "$work/out")"
 }
-for options in "--sync-batch-norm" "--zero 1 --shared-weights --bucket-mb 3" "--global-batch 10 --batch-size 5" \
+for options in "--sync-batch-norm" "--zero 1 --bucket-mb 3" "--global-batch 10 --batch-size 5" \
     "--global-batch 7 --acc-steps 7" "--warmup-steps 1000"; do
     ways alone
 done
@@ -125,7 +125,7 @@ expect "tokens" 2 '--predict: the model gpt2 predicts the next token' $t --data 
 expect "a model of tokens, evaluated" 0 '^test accuracy' "$ddprun" -n 2 $t $gpt2 --eval-only -v --load "$work/gpt2"
 grep '^test accuracy' "$work/out" | cmp - "$work/told" || fail "tokens: other figures than in training"
 expect "a linear model" 0 '' $t --model article --epochs 1 --save "$work/article"
-expect "no classes" 2 'the model article tells no classes apart' $t --load "$work/article" --predict "$work/p.csv"
+expect "no classes" 2 'the model article does not predict classes' $t --load "$work/article" --predict "$work/p.csv"
 mkdir "$work/d.csv"
 expect "a directory" 4 'd.csv: cannot write: it is a directory' $t $no --load "$work/w" --predict "$work/d.csv"
 expect "--no-eval" 2 '--eval-only and --no-eval exclude each other' $t $no --load "$work/w" --eval-only --no-eval

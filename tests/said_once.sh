@@ -26,11 +26,12 @@ once "a script" 127 'ddprun: error: .*/no.py: cannot read: No such file' -n 4 "$
 once "restarts" 2 'error: --lr abc' -n 2 --max-restarts 2 "$trainer" --lr abc
 
 # Log files have it of each; a rank that is not shown does not speak for the others.
-expect "with files" 2 'error: --lr abc' $ddprun -n 3 --log-dir "$work/logs" sh -c "\"\$0\" --lr abc; sleep 1; exit 2" "$trainer"
+all_refuse='"$0" --lr abc; : >"$1.$RANK"; until [ "$(ls "$1".[0-2] | wc -l)" = 3 ]; do sleep 0.01; done; exit 2'
+expect "with files" 2 'error: --lr abc' $ddprun -n 3 --log-dir "$work/logs" sh -c "$all_refuse" "$trainer" "$work/refused"
 [ "$(cat "$work"/logs/*/attempt_0/*/stderr.log | grep -c 'error: --lr abc')" = 3 ] || fail "not in all files"
 for try in $(seq $tries); do
     expect "a filter" 2 '^\[2\]: trainer: error: --lr abc|^trainer: error: --lr abc' \
-        $ddprun -n 3 --local-ranks-filter 2 sh -c "\"\$0\" --lr abc; sleep 0.3; exit 2" "$trainer"
+        $ddprun -n 3 --local-ranks-filter 2 sh -c "$all_refuse" "$trainer" "$work/filter$try"
 done
 
 # A worker that fails later is named.
@@ -48,20 +49,29 @@ alike() {
         { fail "$name: not shown once"; sed 's/^/    /' "$work/out"; }
 }
 
-# Programs that do not use libddp: what all write is compared. The workers wait for each other, as on a machine that is busy.
+# Programs that do not use libddp: what all write is compared. The workers wait for each other, as on a machine that is busy,
+# and go on at once: rank 0 writes a line for each of the others, who start no program that needs time.
 cat >"$work/stack.sh" <<'END'
-: >"$0.$RANK"
-until [ "$(ls "$0".[0-9] | wc -l)" = "$WORLD_SIZE" ]; do sleep 0.01; done
+exec 9<>"$0.line"
+if [ "$RANK" = 0 ]; then
+    # time: they are workers, which ddprun ends
+    until [ "$(ls "$0".[0-9] 2>/dev/null | wc -l)" = $((WORLD_SIZE - 1)) ]; do sleep 0.01; done
+    for rank in 1 2 3; do echo >&9; done
+else
+    : >"$0.$RANK"
+    read -r rank <&9
+fi
 rank=
 case $1 in
-    own) rank=" $RANK" ;;
+    own) rank=" $RANK" ;; # time: one after the other
     later) [ "$RANK" = 0 ] || sleep 0.05 ;;
 esac
 printf 'Traceback (most recent call last):\n  File "x.py", line 2\nImportError: gone%s' "$rank" >&2
 [ "$1$RANK" = cut2 ] || echo >&2
-[ "$1" = lives ] && sleep 1
+[ "$1" = lives ] && sleep 1 # time: so long it lives
 exit 1
 END
+mkfifo "$work/stack.sh.line"
 run_stack() { rm -f "$work"/stack.sh.[0-9]; "$@"; }
 run_stack alike "a stack" 1 3 sh "$work/stack.sh"
 run_stack alike "a stack, and the process lives on for a while" 1 3 sh "$work/stack.sh" lives

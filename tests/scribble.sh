@@ -6,6 +6,7 @@ set -u
 ddprun=./ddprun
 helper=./launcher_helper
 test -x $ddprun && test -x $helper || { echo "run in the build directory"; exit 99; }
+. "${srcdir:-.}/tests/result.inc"
 tmp=$(mktemp -d) || exit 99
 trap 'rm -rf "$tmp"' EXIT
 unset RANK WORLD_SIZE LOCAL_RANK DDP_LOG
@@ -37,9 +38,9 @@ ended()
 }
 
 echo "# status, from outside"
-$ddprun -n 3 sh -c 'test $RANK = 1 && exec ./launcher_helper scrawl 60000; sleep 60' 2>"$tmp/job" &
+$ddprun -n 3 sh -c ': >"$0"; test $RANK = 1 && exec ./launcher_helper scrawl 60000; sleep 60' "$tmp/up" 2>"$tmp/job" &
 job=$!
-sleep 0.2
+until_true test -e "$tmp/up"
 i=0 shown=0
 while test $i -lt "$rounds"; do
     $ddprun status $job >"$tmp/out" 2>"$tmp/err"
@@ -63,6 +64,7 @@ while test $i -lt $((rounds / 3)); do
     code=$?
     sane $code "a failure report"
     case $code in 5 | 6 | 124) ;; *) fail "a failure report: exit code $code" ;; esac
+    # time: the table comes in the midst of it, or does not
     timeout 60 $ddprun -n 2 --straggler-report sh -c 'test $RANK = 1 && exec ./launcher_helper scrawl 60000
         sleep 0.05; kill -QUIT $PPID; sleep 0.05; kill -TERM $PPID; sleep 60' >"$tmp/out" 2>"$tmp/err"
     code=$?

@@ -35,7 +35,7 @@ shows()
 $ddprun -n 4 sh -c 'echo $$ >"$0.$RANK"; test $RANK = 1 && while :; do :; done; exec sleep 60' "$tmp/pid" 2>"$tmp/err" &
 job=$!
 for rank in 0 1 2 3; do
-    until test -s "$tmp/pid.$rank"; do sleep 0.02; done
+    until_true test -s "$tmp/pid.$rank" || fail "rank $rank does not start"
 done
 shows "^ +0 +$(cat "$tmp/pid.0") waiting +not joined "
 shows "^ +1 +$(cat "$tmp/pid.1") running +not joined "

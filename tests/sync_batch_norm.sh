@@ -128,7 +128,7 @@ count=$((count + 1))
 job=$!
 list=
 tries=0
-while [ "$(echo $list | wc -w)" -ne 4 ] && [ $tries -lt 1000 ]; do
+while [ "$(echo $list | wc -w)" -ne 4 ] && [ $tries -lt $((1000 * patience)) ]; do
     list=
     for pid in $(cat "/proc/$job/task/$job/children" 2>/dev/null); do
         case $(cat "/proc/$pid/comm" 2>/dev/null) in *trainer) list="$list $pid" ;; esac
@@ -138,16 +138,16 @@ while [ "$(echo $list | wc -w)" -ne 4 ] && [ $tries -lt 1000 ]; do
 done
 victim=$(echo $list | cut -d ' ' -f 3)
 tries=0
-while ! "$ddprun" status "$job" 2>/dev/null | grep -q compute && [ $tries -lt 300 ]; do
+while ! "$ddprun" status "$job" 2>/dev/null | grep -q compute && [ $tries -lt $((300 * patience)) ]; do
     tries=$((tries + 1))
     sleep 0.05
 done
 # Once more where it stopped after the step's last batch norm.
 tries=0
 waiting=0
-while [ "$waiting" -lt 3 ] && [ $tries -lt 20 ]; do
+while [ "$waiting" -lt 3 ] && [ $tries -lt $((20 * patience)) ]; do
     kill -CONT "$victim"
-    sleep 0.3
+    sleep 0.3 # time: to get into a batch norm, and the others to come to it; otherwise once more
     kill -STOP "$victim"
     sleep 0.7
     "$ddprun" status "$job" >"$work/status" 2>&1

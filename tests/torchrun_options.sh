@@ -50,9 +50,9 @@ fi
 expect "an address" 0 '^\[1\]: 10.0.0.9$' $ddprun -n 2 --local-addr 10.0.0.9 sh -c 'echo $MASTER_ADDR'
 expect "the other address wins" 0 '^\[1\]: ::1$' $ddprun -n 2 --local-addr 10.0.0.9 --master-addr ::1 sh -c 'echo $MASTER_ADDR'
 expect "a time" 137 'did not end within 0.2 s' \
-    $ddprun -n 1 --shutdown-timeout 0.2 sh -c 'trap "" TERM; (sleep 0.1; kill -TERM $PPID) & while :; do sleep 0.05; done'
+    $ddprun -n 1 --shutdown-timeout 0.2 sh -c 'trap "" TERM; kill -TERM $PPID; while :; do sleep 0.05; done'
 expect "signals" 140 'SIGUSR2: ending 1 worker' \
-    $ddprun -n 1 --signals-to-handle SIGTERM,USR2 sh -c '(sleep 0.1; kill -USR2 $PPID) & sleep 10'
+    $ddprun -n 1 --signals-to-handle SIGTERM,USR2 sh -c 'kill -USR2 $PPID; exec sleep 60'
 for list in SIGKILL SIGNONE '' 'SIGTERM,,SIGUSR1' SIG; do
     said "signals '$list'" 2 'must be signals that can end a job' --signals-to-handle "$list"
 done

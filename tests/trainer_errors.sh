@@ -250,6 +250,24 @@ partial_sums 1024 11 "$trainer"
 partial_sums 512 10 "$trainer" --mode dp --replicas 2
 partial_sums 512 10 "$ddprun" -n 2 trainer
 
+# Options of earlier versions say what takes their place.
+while read -r option instead; do
+    expect "$option" 2 "error: $option is no option any more: .*$instead" $t $one "$option"
+done <<'END'
+--merge use --export PATH,merge
+--export-dtype use --export PATH,dtype=bf16
+--shard-size use --export PATH,shard=5G
+--export-format use --export PATH,format=llmc
+--mfu leave it out
+--sync-state leave it out
+--check_replicas the tests
+--shared-weights leave it out
+--no-shared-weights leave it out
+END
+for words in x,merged x,dtype=f32 x,shard=5 x,format=pt ,merge x,; do
+    expect "--export $words" 2 "error: --export $words: " $t $one --export "$words"
+done
+
 # Options that are useless together: refused when they speak of another task, else told in one line.
 # told NAME PATTERN OPTION...: the run is good, and says this in its only line
 told() {
@@ -271,7 +289,6 @@ told "milestones" '--lr-milestones: the last one is at step 8, and the run has 2
 told "step size" '--lr-step-size: the first fall is at step 8, and the run has 2' \
     $t --model article --epochs 2 --schedule step --lr-step-size 7
 told "trace steps" '--trace-steps begins at 20, and the run ends after step 1: the trace shows none' $t $one --trace "$work/t" --trace-steps 20-30
-told "replicas" '--check-replicas 9: the run ends after step 1: nothing is compared' "$ddprun" -n 2 trainer --quiet $one --check-replicas 9
 told "decay" '--decay-on has no effect: the weight decay is 0' $t $one --decay-on matrices
 told "val" '--val has no effect with --no-eval' $t --data "$here/tests/golden/npy/grey.npy,$here/tests/golden/npy/grey-y.npy" \
     --val "$here/tests/golden/npy/grey.npy,$here/tests/golden/npy/grey-y.npy" --no-eval --hidden 2 --steps 1

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What both ways of doing attention on a CUDA device need before they go back; see
- * attention_cuda.h. Bound by memory: y and its gradient are read once, in accesses of 16 bytes. */
+ * cuda.h. Bound by memory: y and its gradient are read once, in accesses of 16 bytes. */
 #include "kernels/attention/cuda.h"
 
 #define THREADS 128

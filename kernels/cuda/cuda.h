@@ -89,7 +89,7 @@ static inline void *ddp_cuda_spare(const struct ddp_cuda *cuda)
     return (char *)cuda->workspace + DDP_CUDA_BLAS_BYTES;
 }
 
-/* Has the environment this variable, with this value? */
+/* Whether the environment has this variable with this value. */
 bool ddp_cuda_is_set(const char *variable, const char *value);
 
 /* After the launches of an operation: reports an error of theirs with the operation's name. */
@@ -356,7 +356,7 @@ template <typename T> static __device__ inline float ddp_rounded(float value)
     return __uint_as_float(ddp_cuda_bf16_pair(value, 0) << 16);
 }
 
-/* Is memory aligned to 16 bytes? NULL is. */
+/* Whether memory is aligned to 16 bytes; NULL is. */
 static inline bool ddp_aligned(const void *memory)
 {
     return reinterpret_cast<uintptr_t>(memory) % 16 == 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuDNN's backend interface, as cudnn_attention.c and cudnn_conv2d.c use it: the library, found at
+ * cuDNN's backend interface, as attention/cudnn.c and conv2d/cudnn.c use it: the library, found at
  * run time (cudnn_library.c); graphs of operations (cudnn_graph.c); plans for them, kept by shape
  * (cudnn_plan.c). */
 #ifndef DDP_KERNELS_CUDA_CUDNN_GRAPH_H

@@ -49,11 +49,11 @@ enum ddp_status ddp_cuda_gemm_plain(const struct ddp_cuda_gemm *gemm, struct ddp
  * overwritten. A row's bits do not depend on the other rows, or on how many there are. */
 enum ddp_status ddp_cuda_gemm_rows(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda);
 
-/* Is this device to use plain kernels where there are faster ones, by DDP_CUDA_PLAIN=1? */
+/* Whether DDP_CUDA_PLAIN=1 makes this device use plain kernels instead of faster ones. */
 bool ddp_cuda_gemm_is_plain(struct ddp_cuda *cuda);
 
-/* Is `dgelu` wanted, by DDP_CUDA_DGELU=1? It saves a pass over memory and rounds once less; not yet
- * measured on a GPU (bench/gpu --only gpt2 with and without). */
+/* Whether DDP_CUDA_DGELU=1 asks for `dgelu`. It saves a pass over memory and rounds once less; not
+ * yet measured on a GPU (bench/gpu --only gpt2 with and without). */
 bool ddp_cuda_gemm_dgelu(struct ddp_cuda *cuda);
 
 /* Choosing algorithms by timing, as struct ddp_device_ops has it. Not with DDP_CUDA_TUNE=0 and

@@ -56,7 +56,7 @@ static __device__ inline int ddp_cuda_first_range(const struct ddp_cuda_part &pa
     return low;
 }
 
-/* Does weight decay leave element `at` alone? *range moves on to it. */
+/* Whether weight decay skips element `at`. *range moves on to it. */
 static __device__ inline bool ddp_cuda_spares(const struct ddp_cuda_part &part, int64_t at,
                                               int *range)
 {

@@ -111,7 +111,7 @@ enum ddp_status ddp_checkpoint_tensors(const ddp_graph *graph, const char *array
 /* How many those are: all of the graph's parameters, or those that are learned. */
 size_t ddp_checkpoint_tensor_count(const ddp_graph *graph, const char *array);
 
-/* Is this whole, going by its state.json and the sizes of its files alone? For a quick look at many
+/* Whether this is whole, by its state.json and the sizes of its files alone: a quick look at many
  * checkpoints.
  *   dir_fd  of the directory of checkpoints */
 bool ddp_checkpoint_looks_whole(int dir_fd, int64_t step);

@@ -33,7 +33,7 @@ enum ddp_status ddp_checkpoint_dir_mark(const struct ddp_checkpoint_dir *dir, ui
 void ddp_checkpoint_dir_unmark(const struct ddp_checkpoint_dir *dir, uint64_t mark);
 bool ddp_checkpoint_dir_has_mark(const char *path, uint64_t mark);
 
-/* Is there a checkpoint, by name only, in the directory of that path? */
+/* Whether the directory of that path has a checkpoint, by name only. */
 bool ddp_checkpoint_dir_has_checkpoints(const char *path);
 
 /* The steps that there are checkpoints of, by name only, highest first.

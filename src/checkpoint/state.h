@@ -71,7 +71,7 @@ struct ddp_checkpoint_apart {
 #define DDP_CHECKPOINT_OWN      "own-"
 #define DDP_CHECKPOINT_OWN_NAME 37 /* bytes of the file's name, with its end */
 
-/* Is it such a name? */
+/* Whether it is such a name. */
 bool ddp_checkpoint_is_own(const char *file);
 
 struct ddp_checkpoint_state {

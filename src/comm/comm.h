@@ -70,7 +70,7 @@ struct ddp_comm_kind_info {
 };
 extern const struct ddp_comm_kind_info ddp_comm_kinds[];
 
-/* Does [memory, memory + bytes) lie in [begin, begin + length)? */
+/* Whether [memory, memory + bytes) lies in [begin, begin + length). */
 static inline bool ddp_comm_within(const void *begin, size_t length, const void *memory,
                                    size_t bytes)
 {
@@ -118,12 +118,12 @@ struct ddp_comm_ops {
     const char *name;
     bool has_shared;                                  /* knows DDP_COMM_ALLOC_SHARED */
     bool has_ranges;                                  /* ... DDP_COMM_GATHER_RANGES */
-    bool (*fits)(const struct ddp_comm_place *place); /* can it be made there? */
+    bool (*fits)(const struct ddp_comm_place *place); /* whether it can be made there */
     enum ddp_status (*create)(void **state, const struct ddp_comm_place *place); /* collective */
     void (*destroy)(void *state);
     /* DDP_COMM_ALLOC and _ALLOC_SHARED. */
     enum ddp_status (*alloc)(void *state, const struct ddp_comm_call *call, void **memory);
-    bool (*registered)(const void *state, const void *memory, size_t bytes); /* from alloc? */
+    bool (*registered)(const void *state, const void *memory, size_t bytes); /* by alloc() */
     /* All other calls. Those that are started return at once, the others when they are done, or
      * behind the work on the device's stream. */
     enum ddp_status (*run)(void *state, const struct ddp_comm_call *call);

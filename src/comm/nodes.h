@@ -138,13 +138,13 @@ uint64_t nodes_key(const struct nodes *nodes, uint32_t number, uint32_t index);
 /* A rank is lost that is needed still. Waits a while for the launcher's reason: DDP_ERR_ABORTED. */
 enum ddp_status nodes_lost(const struct nodes *nodes, int peer);
 
-/* Are they all over, but for this machine's own? With an error one is lost. */
+/* Whether all are over, except this machine's own. With an error one is lost. */
 bool nodes_over(const struct nodes *nodes, const struct ddp_wire_op *ops, enum ddp_status *status);
 
 /* The first rank of which one is not over; one that is awaited in any case. */
 int nodes_missing(const struct nodes *nodes, const struct ddp_wire_op *ops);
 
-/* What came for a call: does it belong to the same call, and has it `bytes`? */
+/* Whether what came for a call belongs to the same call and has `bytes`. */
 enum ddp_status nodes_check(struct nodes *nodes, const struct ddp_wire_op *op, uint32_t number,
                             const struct ddp_comm_call *call, size_t bytes);
 

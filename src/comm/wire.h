@@ -82,7 +82,7 @@ struct ddp_wire_ops {
     /* Takes a receive back; a message that is on its way ends its peer's connection. */
     void (*cancel)(struct ddp_wire *wire, struct ddp_wire_op *op);
 
-    /* Has everything left this process that was sent? Asked again and again until true. */
+    /* Whether everything that was sent has left this process. Called again and again until true. */
     bool (*flushed)(struct ddp_wire *wire);
 
     void (*close)(struct ddp_wire *wire); /* what is going on is lost */

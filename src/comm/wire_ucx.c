@@ -155,7 +155,7 @@ static enum ddp_status connect_peer(struct ddp_wire *wire, int rank, const void 
     if (status != UCS_OK) {
         peer->endpoint = NULL;
         return ddp_fail(DDP_ERR_SYSTEM,
-                        "UCX finds no way from rank %d to rank %d: %s: see UCX_NET_DEVICES and "
+                        "UCX finds no route from rank %d to rank %d: %s: see UCX_NET_DEVICES and "
                         "UCX_TLS",
                         wire->rank, rank, ucs_status_string(status));
     }

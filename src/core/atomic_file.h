@@ -22,7 +22,8 @@ enum ddp_status ddp_atomic_file_open(ddp_atomic_file **file, const char *path);
  *   path       whose last part is the name; the rest is for messages */
 enum ddp_status ddp_atomic_file_open_at(ddp_atomic_file **file, int directory, const char *path);
 
-/* Is there room for so many bytes, of which one file has at most `largest`? Nothing is written.
+/* Checks that there is room for so many bytes, of which one file has at most `largest`. Writes
+ * nothing.
  * DDP_ERR_IO: the disk, the user's quota or the limit of a file's size does not allow it. */
 enum ddp_status ddp_atomic_file_reserve(ddp_atomic_file *file, uint64_t bytes, uint64_t largest);
 

@@ -66,8 +66,8 @@ enum ddp_status ddp_fail_path(const char *path, const char *what);
 /* What errno says; of a file that is too large, shared memory too, also which limit. */
 const char *ddp_strerror(int error);
 
-/* Has this process called ddp_fail() with DDP_ERR_IO while errno said that a disk, or the user's
- * part of it, is full? */
+/* Whether this process has called ddp_fail() with DDP_ERR_IO while errno said that a disk, or the
+ * user's part of it, is full. */
 bool ddp_fail_disk_full(void);
 
 /* The status for a failed call of the system: DDP_ERR_MEMORY for ENOMEM, else `other`. */

@@ -44,7 +44,7 @@ enum ddp_status ddp_array_append(void *array, size_t *count, const void *element
 void *ddp_pages_alloc(size_t bytes);
 void ddp_pages_free(void *memory, size_t bytes);
 
-/* Is there room for so many bytes now, beside what is held? Says nothing of physical memory. */
+/* Whether so many bytes fit now, beside what is held. Says nothing about physical memory. */
 bool ddp_memory_probe(size_t bytes);
 
 /* Bytes of memory that the control groups of this process may use; SIZE_MAX: there is no limit. */

@@ -110,7 +110,7 @@ static enum ddp_status unknown_name(const struct ddp_option *table, const char *
     size_t least = 3; /* two slips of the finger */
     for (const struct ddp_option *row = table; row->name; row++) {
         size_t d = distance(row->name, text, length);
-        if (d < least && 2 * d < length) {
+        if (!row->gone && d < least && 2 * d < length) {
             least = d;
             best = row->name;
         }
@@ -220,6 +220,9 @@ static enum ddp_status apply(struct parse *parse, const struct ddp_option *row, 
 {
     char shown[256];
     const bool wanted = takes_value(row);
+    if (row->gone)
+        return ddp_fail(DDP_ERR_INVALID, "%.*s is no option any more: %s", name_length, name,
+                        row->gone);
     if (!wanted && value)
         return ddp_fail(DDP_ERR_INVALID, "%.*s: takes no value", name_length, name);
     if (wanted && !value && parse->next < parse->argc)
@@ -247,7 +250,7 @@ static enum ddp_status parse_long(struct parse *parse, const char *arg)
         return apply(parse, row, true, arg, (int)length + 2, value);
     if (length > 3 && same_name("no-", text, 3))
         row = resolve(parse->table, find_name(parse->table, text + 3, length - 3));
-    if (!row || row->type != DDP_OPTION_FLAG || !row->negatable)
+    if (!row || (!row->gone && (row->type != DDP_OPTION_FLAG || !row->negatable)))
         return unknown_name(parse->table, text, length);
     return apply(parse, row, false, arg, (int)length + 2, value);
 }
@@ -362,6 +365,49 @@ bool ddp_options_given(const struct ddp_option *table, const struct ddp_options_
     return is_given(table, given, row);
 }
 
+const struct ddp_option *ddp_options_given_of(const struct ddp_option *table,
+                                              const struct ddp_options_given *given, unsigned scope)
+{
+    for (const struct ddp_option *row = table; row->name; row++)
+        if (row->scope & scope && is_given(table, given, row))
+            return row;
+    return NULL;
+}
+
+/* Of the rows that are named, with spaces between, the first that was given. */
+static const struct ddp_option *first_given(const struct ddp_option *table,
+                                            const struct ddp_options_given *given,
+                                            const char *names)
+{
+    while (*names) {
+        const size_t length = strcspn(names, " ");
+        const struct ddp_option *row = find_name(table, names, length);
+        assert(row);
+        if (is_given(table, given, row))
+            return row;
+        names += length + strspn(names + length, " ");
+    }
+    return NULL;
+}
+
+enum ddp_status ddp_options_check(const struct ddp_option *table,
+                                  const struct ddp_options_given *given)
+{
+    for (const struct ddp_option *row = table; row->name; row++) {
+        if (!is_given(table, given, row))
+            continue;
+        const struct ddp_option *other =
+            row->excludes ? first_given(table, given, row->excludes) : NULL;
+        if (other)
+            return ddp_fail(DDP_ERR_INVALID, "--%s and --%s exclude each other: give one",
+                            row->name, other->name);
+        if (row->needs && !first_given(table, given, row->needs))
+            return ddp_fail(DDP_ERR_INVALID, "--%s needs --%s %s", row->name, row->needs,
+                            find_name(table, row->needs, strlen(row->needs))->argument);
+    }
+    return DDP_OK;
+}
+
 void ddp_options_forget(const struct ddp_option *table, struct ddp_options_given *given,
                         const char *name)
 {
@@ -464,13 +510,27 @@ void ddp_options_help(const struct ddp_option *table, FILE *out)
     }
 }
 
+/* Without what stands in parentheses. */
+static void leave_out_asides(const char *help, char *text, size_t size)
+{
+    size_t used = 0;
+    for (int inside = 0; *help && used + 1 < size; help++) {
+        inside += *help == '(';
+        if (inside == 0 && !(*help == ' ' && help[1] == '('))
+            text[used++] = *help;
+        inside -= *help == ')';
+    }
+    text[used] = '\0';
+}
+
 void ddp_options_help_short(const struct ddp_option *table, FILE *out)
 {
-    char words[256];
+    char words[256], help[512];
     const int width = help_width(out);
     for (const struct ddp_option *row = table; row->name; row++)
         if (row->example) {
             snprintf(words, sizeof words, "  %s", row->example);
-            print_row(out, words, row->help, width);
+            leave_out_asides(row->help, help, sizeof help);
+            print_row(out, words, help, width);
         }
 }

@@ -28,9 +28,10 @@ struct ddp_option {
     double min, max; /* INT (exact up to 2^53), REAL */
     const char *const *choices;
     const char *argument; /* what --help calls the value: "N" */
-    const char *help;     /* one sentence, no full stop; NULL: an alias, not in --help */
+    const char *help;     /* one sentence, no full stop; NULL: not in --help */
     const char *example;  /* "--batch-size 32": the short help shows the row; NULL: it does not */
     const char *section;  /* starts a new section in --help; NULL: the same section */
+    const char *gone;     /* an option of earlier versions: what to use now; the rest is unused */
     const char *alias_of; /* the name of the row that this is another spelling of; the rest is
                              unused then */
     /* CUSTOM (value is NULL for a flag-like use: argument == NULL). Gets what stands at the offset,
@@ -39,6 +40,9 @@ struct ddp_option {
     const char *(*read)(void *member, const char *value);
     const char *environment; /* a variable with the value when the command line has none; or NULL */
     bool negatable;          /* FLAG: --no-name turns it off */
+    const char *needs;       /* the name of another row that must be given too; NULL: none */
+    const char *excludes;    /* names of rows that must not, with spaces between; NULL: none */
+    unsigned scope;          /* bits that mean something to who has the table */
 };
 
 /* Parts of a row, beside its help. The file with the table defines OPTION_STRUCT, the type
@@ -65,6 +69,10 @@ struct ddp_option {
     .argument = word
 #define OPTION_CUSTOM(title, reader, word)                                                         \
     .name = title, .type = DDP_OPTION_CUSTOM, .read = reader, .argument = word
+#define OPTION_GONE(title, instead)                                                                \
+    {                                                                                              \
+        .name = title, .gone = instead                                                             \
+    }
 #define OPTION_CUSTOM_AT(title, member, reader, word)                                              \
     OPTION_CUSTOM(title, reader, word), .offset = offsetof(OPTION_STRUCT, member)
 
@@ -90,9 +98,18 @@ enum ddp_status ddp_options_set(const struct ddp_option *table, void *destinatio
                                 struct ddp_options_given *given, const char *name,
                                 const char *value);
 
-/* Was the option of this name, which the table has, given? */
+/* Whether the option of this name, which the table has, was given. */
 bool ddp_options_given(const struct ddp_option *table, const struct ddp_options_given *given,
                        const char *name);
+
+/* The first row in the table that was given and has one of these bits of scope; NULL: none. */
+const struct ddp_option *ddp_options_given_of(const struct ddp_option *table,
+                                              const struct ddp_options_given *given,
+                                              unsigned scope);
+
+/* Do the given rows have what they need, and nothing that they exclude? DDP_ERR_INVALID: logged. */
+enum ddp_status ddp_options_check(const struct ddp_option *table,
+                                  const struct ddp_options_given *given);
 
 /* As if the option had not been given. Its value stays. */
 void ddp_options_forget(const struct ddp_option *table, struct ddp_options_given *given,
@@ -108,7 +125,7 @@ bool ddp_option_list(const char *value, int most, int64_t min, int64_t max, bool
  * allows, from 40 to 100 columns, otherwise 80. */
 void ddp_options_help(const struct ddp_option *table, FILE *out);
 
-/* The same of the rows with an example, which stands before the help. */
+/* The same of the rows with an example, which stands before the help without its asides. */
 void ddp_options_help_short(const struct ddp_option *table, FILE *out);
 
 #endif

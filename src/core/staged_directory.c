@@ -152,8 +152,8 @@ static enum ddp_status put_in_place(const struct ddp_staged_directory *directory
         (void)remove_marked(directory, complete, COMPLETE);
     else
         ddp_log(DDP_LOG_INFO,
-                "%s: the new files are in " COMPLETE " in it; the next export there puts them in "
-                "their places",
+                "%s: the new files are in " COMPLETE " in it; the next export there moves them "
+                "into place",
                 directory->path);
     return status;
 }

@@ -28,7 +28,7 @@ enum ddp_status ddp_staged_directory_open(ddp_staged_directory **directory, cons
  * the directory may be written. Says so. */
 void ddp_staged_directory_recover(const char *path);
 
-/* Were files of others in it, or subdirectories? And is there one of that name? */
+/* Whether it had neither other files nor subdirectories; and whether it has one of that name. */
 bool ddp_staged_directory_is_empty(const ddp_staged_directory *directory);
 bool ddp_staged_directory_has(const ddp_staged_directory *directory, const char *name);
 
@@ -41,7 +41,7 @@ enum ddp_status ddp_staged_directory_file(const ddp_staged_directory *directory,
 enum ddp_status ddp_staged_directory_put(const ddp_staged_directory *directory, const char *name,
                                          const char *text);
 
-/* Is there room for a file of so many bytes, or several that have them together? As
+/* Checks that there is room for a file of so many bytes, or several with that many in all, like
  * ddp_atomic_file_reserve(). */
 enum ddp_status ddp_staged_directory_reserve(const ddp_staged_directory *directory,
                                              const char *name, uint64_t bytes, uint64_t largest);

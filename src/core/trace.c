@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * See trace.h. A thread's buffer is a ring with one writer, the thread, and one reader, the thread
- * that opened the trace. The file is an array of events, a line each, to which all processes
- * append whole lines with single writes; until the end it lacks its closing bracket, which readers
- * of this format do not need. */
+ * that opened the trace. The file is an array of events, a line each, to which all processes append
+ * whole lines under a lock, closing the array each time. A pipe, a device or a file that cannot be
+ * locked gets whole lines in single writes, and lacks the closing bracket until the end. */
 #include "config.h"
 
 #include "core/trace.h"
@@ -194,8 +194,8 @@ static off_t find_last_event(off_t size)
     return size;
 }
 
-/* To a file: over the array's end, which is written behind again, so that the file is JSON whenever
- * the run ends. If it cannot be written, it is as before. */
+/* To a file: overwrites the array's end and writes it again behind, so that the file is JSON
+ * whenever the run ends. If that fails, the file is as before. */
 static bool extend_array(void)
 {
     if (!lock_file())

@@ -35,7 +35,7 @@ int ddp_sync(int fd);
 /* "directory/name", freed with free(); NULL (logged) without memory. */
 char *ddp_path_in(const char *directory, const char *name);
 
-/* Is there anything of that name in a directory? */
+/* Whether a directory has anything of that name. */
 bool ddp_path_is_in(const char *directory, const char *name);
 
 /* The directory that a path's last part is in, freed with free(); NULL without memory. */

@@ -189,7 +189,7 @@ bool nccl_registered(const void *state, const void *memory, size_t bytes);
 
 /* --- nccl_channel.c --- */
 
-/* All ranks: do they call the same? The id for the two ends is in nccl->id then. */
+/* All ranks: checks that they call the same. The id for the two ends is then in nccl->id. */
 enum ddp_status nccl_channel_agree(struct nccl *nccl, const struct ddp_comm_call *call);
 
 /* All ranks: opens an end over the link; both are NULL where there is none. */

@@ -107,7 +107,7 @@ enum ddp_status ddp_cuda_record_begin(void *state);
 enum ddp_status ddp_cuda_record_end(void *state, void **recording);
 enum ddp_status ddp_cuda_replay(void *state, void *recording);
 void ddp_cuda_recording_free(void *state, void *recording);
-/* Is it recording? Then what was asked for cannot be recorded, and nothing is. */
+/* Whether it is recording: then the call cannot be recorded, and nothing is. */
 bool ddp_cuda_refuse(struct ddp_cuda_device *gpu);
 
 /* tune.c */

@@ -22,7 +22,7 @@ struct ddp_augment_draw {
     bool flip;
 };
 
-/* Can samples of such a dataset be changed: are they images? */
+/* Whether samples of such a dataset can be changed, which must be images. */
 bool ddp_augment_fits(const struct ddp_dataset_info *info);
 
 struct ddp_augment_draw ddp_augment_draw(const struct ddp_augment *augment, int64_t epoch,

@@ -93,7 +93,7 @@ static enum ddp_status call_read(const struct custom *c, int64_t index, void *sa
     if (!may_return(status))
         return ddp_fail(DDP_ERR_INVALID,
                         "%s: the read function returned %d for sample %" PRId64
-                        ", which is no status of its own: return DDP_ERR_IO, say",
+                        ", which is not a status of its own: return one, such as DDP_ERR_IO",
                         c->what, (int)status, index);
     if (*said)
         return ddp_fail(status, "%s: sample %" PRId64 ": %s", c->what, index, said);

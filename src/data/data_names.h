@@ -6,7 +6,7 @@
 
 #include "ddp.h"
 
-/* Is there a regular file (directory) of that name? */
+/* Whether a regular file (directory) has that name. */
 bool ddp_data_file_exists(const char *path);
 bool ddp_data_directory_exists(const char *path);
 
@@ -33,7 +33,7 @@ int64_t ddp_data_names_find(const struct ddp_data_names *names, const char *name
 
 void ddp_data_names_free(struct ddp_data_names *names);
 
-/* Is there a regular file of that name, or anything of that pattern? */
+/* Whether a regular file has that name, or anything matches that pattern. */
 bool ddp_data_names_any(const char *path);
 
 #endif

@@ -17,7 +17,7 @@
 
 /* What to do where a test set is missing: the end of a message. */
 #define DDP_DATASET_NO_TEST                                                                        \
-    "; or cut a test set off the training data with --val-split 0.1, or train without "            \
+    "; or set some training data aside with --val-split 0.1, or train without "                    \
     "evaluation with --no-eval"
 
 /* What messages call the data of ddp_train_set_data(). */
@@ -138,7 +138,7 @@ struct ddp_dataset_source {
     const char *looks_for; /* what makes a directory one of this source's, for messages */
     bool takes_val;        /* --val means something to it */
     bool takes_size;       /* --image-size does */
-    /* Is this file, directory or pattern one of this source's? NULL: it reads none. */
+    /* Whether this file, directory or pattern is one of this source's. NULL: it reads none. */
     bool (*recognise)(const char *path);
     /* train, test [out]  NULL before; what was made is closed by the caller, also after a failure.
      * *test stays NULL without a test set, also with val_split, which asks for the whole; test
@@ -150,7 +150,7 @@ struct ddp_dataset_source {
 /* The table's rows in turn; NULL after the last. */
 const struct ddp_dataset_source *ddp_dataset_source_at(size_t i);
 
-/* Will ddp_dataset_open() find tokens there? Looks at names and at what files begin with; says
+/* Whether ddp_dataset_open() will find tokens there, by names and the beginnings of files. Reports
  * nothing. */
 bool ddp_dataset_holds_tokens(const char *source, const char *path);
 

@@ -34,7 +34,7 @@ void ddp_encode_close(struct ddp_encoded *encoded); /* NULL is fine */
 enum ddp_status ddp_encode_into(ddp_encoded_writer *writer, const struct ddp_encoding *encoding,
                                 int64_t *text_bytes);
 
-/* Are the files JSON lines of examples? Looks at the first line. */
+/* Whether the files are JSON lines of examples, by their first line. */
 bool ddp_encode_makes_examples(const struct ddp_data_names *files);
 
 #endif

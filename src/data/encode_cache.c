@@ -134,7 +134,7 @@ static enum ddp_status open_kept(const struct cache *c, struct ddp_encoded *enco
     if (status == DDP_ERR_MEMORY)
         return ddp_fail(status, "%s", said);
     if (status != DDP_OK && tell)
-        ddp_log(DDP_LOG_WARNING, "%s: it is made again", said);
+        ddp_log(DDP_LOG_WARNING, "%s: it will be written again", said);
     return DDP_OK;
 }
 

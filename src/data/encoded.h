@@ -71,7 +71,7 @@ enum ddp_status ddp_encoded_writer_add(ddp_encoded_writer *writer, const uint32_
 enum ddp_status ddp_encoded_writer_finish(ddp_encoded_writer *writer, uint64_t key,
                                           int64_t text_bytes, struct ddp_encoded *encoded);
 
-/* Did the last failure come from writing the file, and not from what was to be written? */
+/* Whether the last failure came from writing the file, not from its contents. */
 bool ddp_encoded_writer_failed(const ddp_encoded_writer *writer);
 
 #endif

@@ -32,7 +32,7 @@ struct ddp_image_format {
 /* "NAME: cannot decode this PNG image: WHY" */
 enum ddp_status ddp_image_fail(const ddp_image_reader *reader, const char *why);
 
-/* Is an image of this size decoded? Else an error. */
+/* Whether an image of this size is decoded; otherwise an error. */
 enum ddp_status ddp_image_check_size(const ddp_image_reader *reader, uint64_t width,
                                      uint64_t height);
 

@@ -37,8 +37,8 @@ void ddp_image_list_free(struct ddp_image_list *list);
 
 const char *ddp_image_list_name(const struct ddp_image_list *list, size_t i);
 
-/* Has the directory, or one up to three levels below it, an image by name? With `inside`, only
- * those below it count. */
+/* Whether the directory, or one up to three levels below it, has an image by name. With `inside`,
+ * only those below it count. */
 bool ddp_image_list_any(const char *directory, bool inside);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "data/dataset.h"
 
-/* Are the samples scaled by their source, as pixels are? */
+/* Whether the samples are scaled by their source, as pixels are. */
 bool ddp_dataset_is_scaled(const struct ddp_dataset_info *info);
 
 /* Makes (x - mean) / deviation of every number of both sets, in double precision, rounded to

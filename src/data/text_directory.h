@@ -7,7 +7,7 @@
 
 #include "data/data_names.h"
 
-/* Is there any, or something that cannot be searched? */
+/* Whether there is any, or something that cannot be searched. */
 bool ddp_text_directory_any(const char *directory);
 
 /* Lists them, sorted by the bytes of their path.

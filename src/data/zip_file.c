@@ -173,10 +173,10 @@ static enum ddp_status read_entry(struct ddp_zip *zip, const unsigned char *dire
 {
     const unsigned char *p = directory + *at;
     if (bytes - *at < ENTRY_BYTES || number32(p) != ENTRY_MAGIC)
-        return bad(zip, "its directory is cut");
+        return bad(zip, "its directory is truncated");
     const size_t name = number16(p + 28), extra = number16(p + 30), comment = number16(p + 32);
     if (name + extra + comment > bytes - *at - ENTRY_BYTES)
-        return bad(zip, "its directory is cut");
+        return bad(zip, "its directory is truncated");
     if (name == 0 || name > NAME_LIMIT || memchr(p + ENTRY_BYTES, 0, name))
         return bad(zip, "the name of a member");
     struct ddp_zip_member member = {
@@ -208,7 +208,7 @@ static enum ddp_status read_directory(struct ddp_zip *zip, const struct director
     const unsigned char *data;
     const size_t bytes = (size_t)directory->bytes;
     if (directory->members * ENTRY_BYTES > bytes)
-        return bad(zip, "its directory is cut");
+        return bad(zip, "its directory is truncated");
     unsigned char *buffer = malloc(bytes + 1);
     zip->members = ddp_array_alloc((size_t)directory->members, sizeof *zip->members);
     if (!buffer || !zip->members) {

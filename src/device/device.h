@@ -86,7 +86,7 @@ struct ddp_device_ops {
     enum ddp_status (*choices_import)(void *state, const char *text, bool replace, size_t *damaged);
     /* Why count() is 0, as the end of a sentence; NULL: there simply is none. */
     const char *(*reason)(void);
-    /* Is that a fault which may hide devices, and not that there are none? */
+    /* Whether that is a fault which may hide devices, and not a lack of them. */
     bool (*faulty)(void);
     /* Bytes of the device's memory, and what nobody uses of it now. NULL: it is the host's. */
     enum ddp_status (*memory)(void *state, size_t *total, size_t *unused);

@@ -17,7 +17,7 @@ enum ddp_exec_part {
     DDP_EXEC_BACKWARD = 4,
 };
 
-/* Can a device of this name run the graph? Operations of the program's own need the CPU. */
+/* Whether a device of this name can run the graph: a program's own operations need the CPU. */
 enum ddp_status ddp_exec_check_device(const ddp_graph *graph, const char *device);
 
 /* The graph, the device and the flat weights (device memory) must outlive the exec.
@@ -69,7 +69,7 @@ void ddp_exec_set_position(ddp_exec *exec, const struct ddp_exec_position *posit
 /* Shard and step are read from device memory when operations run, not taken from the position: two
  * values that the caller keeps up to date. NULL: from the position. */
 void ddp_exec_set_place(ddp_exec *exec, const uint32_t *place);
-bool ddp_exec_draws(const ddp_exec *exec); /* does it use random numbers at all? */
+bool ddp_exec_draws(const ddp_exec *exec); /* whether it uses random numbers */
 
 /* Adds up, over all shards of the step, double sums that an operation has made of its shard. Device
  * memory. Every shard's exec calls it equally often, in the same order, with the same count. */
@@ -81,7 +81,7 @@ typedef enum ddp_status ddp_exec_sync(void *arg, double *sums, size_t count);
  *   shards  how many it adds up */
 void ddp_exec_set_sync(ddp_exec *exec, ddp_exec_sync *sync, void *arg, int shards);
 
-bool ddp_exec_syncs(const ddp_exec *exec); /* is there a sync? */
+bool ddp_exec_syncs(const ddp_exec *exec); /* whether it has a sync */
 
 /* Keys and values of the positions that come before those of the inputs: attention reads them and
  * adds to them, and positions count from `past` on. Such an exec runs forward only, in float32. Its

@@ -95,7 +95,7 @@ size_t ddp_graph_frozen_bytes(const ddp_graph *graph);
 size_t ddp_graph_frozen_f32_bytes(const ddp_graph *graph);
 /* Bytes of one in memory, with its padding. */
 size_t ddp_frozen_bytes(const struct ddp_parameter *frozen);
-/* Does an operation of this graph read it? Of a stage not all. */
+/* Whether an operation of this graph reads it; a stage does not read all. */
 bool ddp_graph_reads_frozen(const ddp_graph *graph, int index);
 
 /* The element after a parameter and the gap behind it. */
@@ -115,8 +115,8 @@ bool ddp_graph_is_finished(const ddp_graph *graph);
  * are sums divided by this number; a global batch is divided by what counts in all of it. 0: the
  * loss is a mean that leaves out nothing. Of a stage: as of the whole graph. */
 int64_t ddp_graph_target_count(const ddp_graph *graph);
-/* Is the loss the output, made of hidden states by an operation with parameters? An exec that
- * trains has it after backward. */
+/* Whether the loss is the output, made of hidden states by an operation with parameters. An exec
+ * that trains has it after backward. */
 bool ddp_graph_outputs_loss(const ddp_graph *graph);
 
 int ddp_graph_parameter_count(const ddp_graph *graph);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What graph.c, plan.c, exec.c and the operations (op_*.c) share. A new operation is one file that
- * ends in one const struct ddp_op and offers one builder in graph.h. */
+ * What the files of a graph (graph.c, scan.c, arena.c, exec.c, ...) and the operations (op_*.c)
+ * share. A new operation is one file that ends in one const struct ddp_op; its builder is in
+ * ddp.h. */
 #ifndef DDP_GRAPH_INTERNAL_H
 #define DDP_GRAPH_INTERNAL_H
 
@@ -180,7 +181,7 @@ ddp_tensor *ddp_graph_add_parameter(ddp_graph *graph, const char *name, int dim_
 /* Gives the frozen parameters their places. */
 void ddp_graph_place_frozen(ddp_graph *graph);
 
-/* Can a layer of this name be built on x? Without a name that is an error. */
+/* Whether a layer of this name can be built on x; without a name that is an error. */
 bool ddp_graph_layer_begins(ddp_graph *graph, const char *name, const ddp_tensor *x);
 
 /* Remembers and logs an error of building. */
@@ -193,7 +194,7 @@ static inline const ddp_tensor *ddp_tensor_base(const ddp_tensor *tensor)
     return tensor->base ? tensor->base : tensor;
 }
 
-/* Is it a parameter, learned or frozen, or a statistic? */
+/* Whether it is a parameter, learned or frozen, or a statistic. */
 static inline bool ddp_tensor_is_parameter(const ddp_tensor *tensor)
 {
     return tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_FROZEN;
@@ -226,8 +227,8 @@ static inline size_t ddp_tensor_bytes(const ddp_tensor *tensor)
 enum ddp_status ddp_graph_forward_add_norm(ddp_exec *exec, const struct node *sum,
                                            const struct node *norm);
 
-/* Is node n a sum whose rows node n + 1 normalises, to be done in one pass? What n + 1 makes is
- * then made in the step of n. */
+/* Whether node n is a sum whose rows node n + 1 normalises, to be done in one pass. The step of n
+ * then makes what n + 1 makes. */
 bool ddp_graph_fuses(const ddp_graph *graph, int n);
 
 /* Elements of all dimensions but the last: the rows of a matrix whose rows are contiguous. */
@@ -278,12 +279,13 @@ const float *ddp_exec_value_f32(const ddp_exec *exec, const ddp_tensor *tensor);
 const uint16_t *ddp_exec_value_bf16(const ddp_exec *exec, const ddp_tensor *tensor);
 /* Float32 of a parameter or the loss, else of the tensor's dtype; NULL: not needed. */
 void *ddp_exec_gradient(const ddp_exec *exec, const ddp_tensor *tensor);
-/* Is the gradient of inputs[input] added to, because a later operation reads it too and backward
- * has been there, or because it is a parameter's and the exec adds; or is it written? */
+/* Whether the gradient of inputs[input] is added to, because a later operation reads it too and
+ * backward has been there, or because it is a parameter's and the exec adds; else it is written. */
 bool ddp_exec_accumulates(const ddp_exec *exec, const struct node *node, int input);
-/* Is this forward that of a recomputation? It leaves statistics alone, and gives the same bits. */
+/* Whether this forward is that of a recomputation: it leaves statistics alone, and gives the same
+ * bits. */
 bool ddp_exec_recomputes(const ddp_exec *exec);
-/* Are gradients, statistics and the loss added to those of other shards? */
+/* Whether gradients, statistics and the loss are added to those of other shards. */
 bool ddp_exec_adding(const ddp_exec *exec);
 /* What a loss in backward writes, or adds to: it begins with the loss and what does not count. */
 float *ddp_exec_gradients(const ddp_exec *exec);

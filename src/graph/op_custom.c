@@ -63,7 +63,7 @@ static enum ddp_status call(const struct node *node, const char *direction,
         return status;
     if (status > 0 || status == DDP_ERR_PREEMPTED)
         return ddp_fail(DDP_ERR_INVALID,
-                        "the program's operation %s returned %d from %s, which is no failure's "
+                        "the program's operation %s returned %d from %s, which is not a failure's "
                         "status",
                         attributes->name, (int)status, direction);
     return ddp_fail(status, "the program's operation %s failed in %s: %s", attributes->name,

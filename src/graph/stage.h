@@ -47,7 +47,7 @@ size_t ddp_graph_cut_gradients(const ddp_graph *graph, int n);
  * reads one whose name is `name` or begins with it and a dot; -1: none does. */
 int ddp_graph_find_operation(const ddp_graph *graph, const char *name);
 
-/* Does operation n read the parameter (its number in the graph's table)? */
+/* Whether operation n reads the parameter (its number in the graph's table). */
 bool ddp_graph_reads(const ddp_graph *graph, int n, int parameter);
 
 /* Of one operation: its name and that of its result ("linear", "h.0.attn.c_attn"), and the

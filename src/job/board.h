@@ -97,9 +97,12 @@ struct ddp_board_id {
     unsigned char data[DDP_ID_MAX_BYTES];
 };
 
+/* With a hash of it before it: what damage makes of one may take a library of networks down. */
+#define DDP_BOARD_ADDRESS_BYTES (sizeof(uint64_t) + DDP_ADDRESS_MAX_BYTES)
+
 struct ddp_board_address {
     _Alignas(64) struct ddp_board_post post;
-    unsigned char data[DDP_ADDRESS_MAX_BYTES];
+    unsigned char data[DDP_BOARD_ADDRESS_BYTES];
 };
 
 /* Each of `nodes` machines runs `workers` of the job: machine n the ranks from n * workers. A board
@@ -253,7 +256,7 @@ enum ddp_status ddp_board_create(struct ddp_board *board, int *fd,
 /* Makes the empty memfd for the heap, close-on-exec. */
 enum ddp_status ddp_board_create_heap(struct ddp_board *board, int *fd);
 
-/* Is the descriptor that heap, and no other file? */
+/* Whether the descriptor is that heap, and not another file. */
 bool ddp_board_is_heap(const struct ddp_board *board, int fd);
 
 /* Maps the board behind an inherited descriptor after checking that it is one. DDP_ERR_INVALID says

@@ -18,9 +18,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define WAIT_MS 100                  /* for rank 0, and for a line that is being written */
-#define NODE_MS 300                  /* for another machine that ends the job */
-#define SAME_NS INT64_C(10000000000) /* after this time it is another event */
+#define WAIT_MS  100                  /* for rank 0, and for a line that is being written */
+#define SPEAK_MS 5000                 /* for a line of a rank that lives */
+#define NODE_MS  300                  /* for another machine that ends the job */
+#define SAME_NS  INT64_C(10000000000) /* after this time it is another event */
 
 /* Mapped once, and never unmapped: errors are logged until the process ends. */
 static _Atomic(struct ddp_board_memory *) shared;
@@ -40,9 +41,9 @@ static struct ddp_board_error *find(struct ddp_board_memory *memory, uint64_t ke
     return NULL;
 }
 
-static bool rank_0_lives(struct ddp_board_memory *memory)
+static bool lives(struct ddp_board_memory *memory, uint32_t rank)
 {
-    const struct ddp_board_line *line = &memory->lines[0];
+    const struct ddp_board_line *line = &memory->lines[rank];
     const pid_t pid = atomic_load(&line->started);
     return !atomic_load(&line->closed) && (pid <= 0 || kill(pid, 0) == 0 || errno != ESRCH);
 }
@@ -50,19 +51,26 @@ static bool rank_0_lives(struct ddp_board_memory *memory)
 static void wait_for_rank_0(struct ddp_board_memory *memory, uint64_t key)
 {
     const int64_t deadline_ns = ddp_deadline_ns(WAIT_MS);
-    while (!find(memory, key) && rank_0_lives(memory) && !ddp_deadline_passed(deadline_ns))
+    while (!find(memory, key) && lives(memory, 0) && !ddp_deadline_passed(deadline_ns))
         nap();
 }
 
-/* Somebody has entered this error: is it said, by another rank, and just now? */
-static bool heard(struct ddp_board_error *error)
+/* Somebody has entered this error: is it said, by another rank, and just now? A speaker that lives
+ * says it when it gets a processor. */
+static bool heard(struct ddp_board_memory *memory, struct ddp_board_error *error)
 {
-    const int64_t deadline_ns = ddp_deadline_ns(WAIT_MS);
+    const int64_t deadline_ns = ddp_deadline_ns(WAIT_MS), last_ns = ddp_deadline_ns(SPEAK_MS);
     int64_t said_ns;
-    if (atomic_load(&error->speaker) == my_rank + 1)
+    uint32_t speaker = atomic_load(&error->speaker);
+    if (speaker == my_rank + 1)
         return false;
-    while ((said_ns = atomic_load(&error->said_ns)) == 0 && !ddp_deadline_passed(deadline_ns))
+    while ((said_ns = atomic_load(&error->said_ns)) == 0 &&
+           (!ddp_deadline_passed(deadline_ns) ||
+            (speaker > 0 && speaker <= memory->workers && lives(memory, speaker - 1) &&
+             !ddp_deadline_passed(last_ns)))) {
         nap();
+        speaker = atomic_load(&error->speaker);
+    }
     if (said_ns != 0 && ddp_clock_ns() - said_ns < SAME_NS)
         return true;
     atomic_store(&error->speaker, my_rank + 1);
@@ -103,7 +111,7 @@ static bool speaks(uint64_t key)
             return true;
         }
         if (there == key)
-            return !heard(error);
+            return !heard(memory, error);
     }
     return true; /* the table is full */
 }

@@ -10,7 +10,7 @@
 
 #include <stdatomic.h>
 
-#define DDP_ADDRESS_MAX_BYTES 1016 /* the largest address of a rank */
+#define DDP_ADDRESS_MAX_BYTES 1008 /* the largest address of a rank */
 
 /* Which machine of the job this is, of how many; this worker's number on it, and how many workers
  * each machine has: rank = node * node_size + node_rank. */
@@ -26,7 +26,7 @@ enum ddp_status ddp_job_get_node_id(ddp_job *job, int slot, void *id, size_t byt
 
 /* Where a rank can be reached from other machines: each rank writes its own, the same whenever it
  * does in an attempt, at most DDP_ADDRESS_MAX_BYTES; any rank waits for any. Several machines only.
- * The errors of ids. */
+ * The errors of ids; DDP_ERR_MISMATCH: it is not what that rank has written. */
 enum ddp_status ddp_job_put_address(ddp_job *job, const void *address, size_t bytes);
 enum ddp_status ddp_job_get_address(ddp_job *job, int rank,
                                     unsigned char address[DDP_ADDRESS_MAX_BYTES], size_t *bytes,

@@ -38,7 +38,7 @@ static struct ddp_board_post *post_of(const struct ddp_board *board, int number)
 
 static size_t most_bytes(int number)
 {
-    return number < DDP_ID_SLOTS ? DDP_ID_MAX_BYTES : DDP_ADDRESS_MAX_BYTES;
+    return number < DDP_ID_SLOTS ? DDP_ID_MAX_BYTES : DDP_BOARD_ADDRESS_BYTES;
 }
 
 bool ddp_mirror_next(struct ddp_mirror *mirror, const struct ddp_board *board,

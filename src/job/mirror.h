@@ -27,7 +27,7 @@ struct ddp_mirror {
 struct ddp_posted {
     int number;
     uint32_t bytes;
-    unsigned char data[DDP_ADDRESS_MAX_BYTES];
+    unsigned char data[DDP_BOARD_ADDRESS_BYTES];
 };
 
 /* Copies an id, or an address of a rank of this node, that has not been told; false: there is none.
@@ -40,11 +40,11 @@ bool ddp_mirror_next(struct ddp_mirror *mirror, const struct ddp_board *board,
 bool ddp_mirror_put(struct ddp_mirror *mirror, const struct ddp_board *board,
                     const struct ddp_posted *posted);
 
-/* Have all ranks of this node arrived at a round of the barrier? Seals it then: from now on it ends
- * with one of the two below. False also when it is sealed already. */
+/* Whether all ranks of this node have arrived at a round of the barrier. Seals it then: from now on
+ * it ends with one of the two below. False also when it is sealed already. */
 bool ddp_mirror_seal_barrier(const struct ddp_board *board, uint32_t *round);
 
-/* Does a rank want to leave the sealed round? */
+/* Whether a rank wants to leave the sealed round. */
 bool ddp_mirror_barrier_asked(const struct ddp_board *board, uint32_t *round);
 
 /* All nodes have arrived: its ranks go on. */

@@ -53,6 +53,8 @@ enum ddp_status ddp_job_accept_stop(ddp_job *job)
         return ddp_fail(DDP_ERR_INVALID,
                         "another job of this process already accepts requests to stop");
     atomic_store(&stop_bell, job->bell_fd);
+    /* First: a launcher that sees a handler, and not this, would take it for one that ends. */
+    atomic_store(&job->line->accepts_stop, DDP_BOARD_ACCEPTS_STOP);
     snprintf(interrupt_text, sizeof interrupt_text,
              "%.64s: SIGINT: stopping after this step; again: ending at once\n", ddp_log_name());
     sigemptyset(&action.sa_mask);
@@ -72,7 +74,6 @@ enum ddp_status ddp_job_accept_stop(ddp_job *job)
             sigaddset(&blocked_before, signal);
     }
     pthread_sigmask(SIG_UNBLOCK, &taken, NULL);
-    atomic_store(&job->line->accepts_stop, DDP_BOARD_ACCEPTS_STOP);
     return DDP_OK;
 }
 

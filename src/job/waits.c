@@ -5,6 +5,7 @@
 
 #include "core/clock.h"
 #include "core/futex.h"
+#include "core/hash.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "job/job.h"
@@ -229,13 +230,18 @@ static struct posted address_of(const ddp_job *job, int rank)
 enum ddp_status ddp_job_put_address(ddp_job *job, const void *address, size_t bytes)
 {
     const struct posted to = address_of(job, job->rank);
-    if (atomic_load(&to.post->state) == DDP_POST_READY && atomic_load(&to.post->bytes) == bytes &&
-        memcmp(ddp_board_data(to.post), address, bytes) == 0)
-        return DDP_OK;
+    unsigned char data[DDP_BOARD_ADDRESS_BYTES];
     if (bytes > DDP_ADDRESS_MAX_BYTES)
         return ddp_fail(DDP_ERR_INVALID, "an address of %zu bytes: at most %d fit", bytes,
                         DDP_ADDRESS_MAX_BYTES);
-    enum ddp_status status = put(&to, address, bytes);
+    const uint64_t hash = ddp_hash(address, bytes);
+    memcpy(data, &hash, sizeof hash);
+    memcpy(data + sizeof hash, address, bytes);
+    bytes += sizeof hash;
+    if (atomic_load(&to.post->state) == DDP_POST_READY && atomic_load(&to.post->bytes) == bytes &&
+        memcmp(ddp_board_data(to.post), data, bytes) == 0)
+        return DDP_OK;
+    enum ddp_status status = put(&to, data, bytes);
     if (status == DDP_OK)
         ddp_bell_ring(job->bell_fd);
     return status;
@@ -249,9 +255,20 @@ enum ddp_status ddp_job_get_address(ddp_job *job, int rank,
     enum ddp_status status = wait_posted(job, &from, timeout_ms);
     if (status != DDP_OK)
         return status;
-    *bytes = atomic_load(&from.post->bytes);
-    if (*bytes > DDP_ADDRESS_MAX_BYTES)
-        return ddp_fail(DDP_ERR_MISMATCH, "the address of rank %d has %zu bytes", rank, *bytes);
-    memcpy(address, ddp_board_data(from.post), *bytes);
+    uint64_t hash = 0;
+    const size_t posted = atomic_load(&from.post->bytes);
+    const unsigned char *data = ddp_board_data(from.post);
+    *bytes = 0;
+    if (posted >= sizeof hash && posted <= DDP_BOARD_ADDRESS_BYTES) {
+        memcpy(&hash, data, sizeof hash);
+        *bytes = posted - sizeof hash;
+        memcpy(address, data + sizeof hash, *bytes);
+    }
+    if (posted < sizeof hash || posted > DDP_BOARD_ADDRESS_BYTES ||
+        ddp_hash(address, *bytes) != hash)
+        return ddp_fail(DDP_ERR_MISMATCH,
+                        "the address of rank %d, on node %d, has arrived damaged: is the memory or "
+                        "the network of a node broken?",
+                        rank, rank / job->board.shape.workers);
     return DDP_OK;
 }

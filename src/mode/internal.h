@@ -79,8 +79,8 @@ extern const struct ddp_mode_ops ddp_mode_ddp, ddp_mode_dp, ddp_mode_pipeline;
 #define DDP_MODE_REPLICA_PARTS (DDP_EXEC_NETWORK | DDP_EXEC_BACKWARD)
 #define DDP_MODE_MASTER_PARTS  (DDP_EXEC_LOSS | DDP_EXEC_BACKWARD)
 
-/* DataParallel: does this replica take gradients from the memory of another device, through an
- * array of its own? */
+/* DataParallel: whether this replica takes gradients from the memory of another device, through an
+ * array of its own. */
 bool ddp_dp_stages(const struct ddp_mode_setup *setup, bool host_memory, int replica);
 
 /* Array i of the optimizer's state, in device memory; NULL after the last. */

@@ -18,8 +18,8 @@
  *   shards  of the global batch; those of a unit are at least one */
 int64_t ddp_lanes_count(int64_t shards, int64_t wanted, int64_t units);
 
-/* Do so many units end in the bits of one, with this number of lanes? Each then has whole lanes
- * that are a subtree. */
+/* Whether so many units end in the bits of one, with this number of lanes. Each then has whole
+ * lanes that are a subtree. */
 bool ddp_lanes_same(int64_t shards, int64_t lanes, int64_t units);
 
 /* Partial sums, arrays of all gradients each, for so many lanes of a unit: the levels of the

@@ -132,18 +132,12 @@ static enum ddp_status run_outer(struct ddp_local *local)
 static enum ddp_status synchronise(struct ddp_local *local)
 {
     struct ddp_replica *replica = replica_of(local);
-    float *state;
     enum ddp_status status = average(local, replica->weights);
     if (status == DDP_OK && local->outer)
         status = run_outer(local);
     if (status == DDP_OK)
         status = ddp_replica_round_weights(replica, 0, replica->flat_count);
-    for (int i = 0; status == DDP_OK && local->config->state &&
-                    (state = ddp_mode_state(local->share->mode, i));
-         i++)
-        status = average(local, state);
     local->apart = false;
-    local->state_apart = local->state_apart && !local->config->state;
     return status;
 }
 

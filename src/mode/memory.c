@@ -345,14 +345,11 @@ static double between_nodes(const struct ddp_mode_setup *setup, const struct ddp
 static double exchanges(const struct ddp_mode_setup *setup)
 {
     const struct ddp_mode_local *local = &setup->local;
-    int states = 0;
     if (local->every <= 1 || local->from >= local->steps)
         return 1;
-    if (local->state)
-        (void)ddp_optimizer_states(&setup->optimizer, &states);
     const int64_t steps = local->steps - local->from;
     const int64_t rounds = steps / local->every + (steps % local->every != 0);
-    return ((double)local->from + (double)rounds * (1 + states)) / (double)local->steps;
+    return ((double)local->from + (double)rounds) / (double)local->steps;
 }
 
 /* On average a worker: messages at each cut, and the gradients of a stage between its replicas. */

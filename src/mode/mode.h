@@ -25,18 +25,17 @@ struct ddp_mode_local {
     int64_t every; /* steps between synchronisations; 0 or 1: no step is local */
     int64_t from;  /* steps before that are ordinary ones */
     int64_t steps; /* of the run, which ends with a synchronisation */
-    bool state;    /* the optimizer's state is averaged too */
     bool outer;    /* Nesterov's SGD on the average instead of the average: */
     double outer_rate, outer_momentum;
 };
 
-/* Is this step, from 0, a local one? */
+/* Whether this step, from 0, is a local one. */
 static inline bool ddp_mode_local_is(const struct ddp_mode_local *local, int64_t step)
 {
     return local->every > 1 && step >= local->from;
 }
 
-/* Do all workers have the same weights after `done` steps? */
+/* Whether all workers have the same weights after `done` steps. */
 static inline bool ddp_mode_local_synchronises(const struct ddp_mode_local *local, int64_t done)
 {
     return local->every <= 1 || done <= local->from || done == local->steps ||
@@ -175,7 +174,7 @@ struct ddp_mode_apart {
 };
 struct ddp_mode_apart ddp_mode_apart_now(const ddp_mode *mode);
 
-/* Does array i say anything, where workers differ so? Of other workers it does not. */
+/* Whether array i means anything, if workers differ so; other workers' arrays do not. */
 bool ddp_mode_has_state(const ddp_mode *mode, int i, const struct ddp_mode_apart *apart);
 
 /* Copies state array i to or from flat host memory of rank 0, with the weights' offsets. Collective
@@ -199,7 +198,8 @@ enum ddp_status ddp_mode_get_gradients(ddp_mode *mode, int64_t begin, int64_t co
 enum ddp_status ddp_mode_average(ddp_mode *mode);
 
 /* With zero in bf16 on devices each worker has, after a step, the new float32 values of its own
- * slices and of what operations read in float32; of all else it has the bf16 copy. Is it so now? */
+ * slices and of what operations read in float32; of all else it has the bf16 copy. Whether
+ * that is so now. */
 bool ddp_mode_lacks_weights(const ddp_mode *mode);
 /* Gathers the others then; otherwise nothing. Collective. */
 enum ddp_status ddp_mode_complete_weights(ddp_mode *mode);

@@ -123,7 +123,7 @@ static inline struct ddp_stage_piece *ddp_stage_main(struct ddp_pipeline_stage *
     return &stage->pieces[stage->piece_count - 1];
 }
 
-/* Does this piece end the graph? */
+/* Whether this piece ends the graph. */
 static inline bool ddp_piece_is_last(const struct ddp_pipeline *pipeline, int number)
 {
     return number == pipeline->stages.piece_count - 1;

@@ -58,7 +58,7 @@ enum ddp_status ddp_share_update(struct ddp_share *share);
 /* As ddp_mode_complete_weights(). */
 enum ddp_status ddp_share_complete_weights(struct ddp_share *share);
 
-/* Is this parameter collected in float32, where the workers compute in bf16? */
+/* Whether this parameter is collected in float32 although the workers compute in bf16. */
 bool ddp_share_is_exact(const ddp_graph *graph, int parameter);
 
 /* Elements of an array of state that is split over the workers, without shared memory: those of

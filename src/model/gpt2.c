@@ -189,6 +189,28 @@ static int64_t context(const struct ddp_model_config *config)
     return ddp_gpt2_in(config)->context;
 }
 
+static double dropout(const struct ddp_model_config *config)
+{
+    return ddp_gpt2_in(config)->dropout;
+}
+
+static void take(struct ddp_model_config *config, const struct ddp_model_config *loaded,
+                 bool own_dropout, bool own_lora)
+{
+    struct ddp_gpt2 *gpt2 = ddp_gpt2_of(&config->own);
+    (void)own_lora;
+    ddp_gpt2_fill(gpt2, ddp_gpt2_in(loaded));
+    if (!own_dropout)
+        gpt2->dropout = ddp_gpt2_in(loaded)->dropout;
+}
+
+static void leave_open(struct ddp_model_config *named, const struct ddp_model_config *loaded,
+                       bool configured)
+{
+    if (!configured)
+        ddp_gpt2_of(&named->own)->context = ddp_gpt2_in(loaded)->context;
+}
+
 const struct ddp_model ddp_model_gpt2 = {
     .name = "gpt2",
     .dataset = "tokens",
@@ -208,5 +230,8 @@ const struct ddp_model ddp_model_gpt2 = {
     .fields = fields,
     .check = check,
     .context = context,
+    .dropout = dropout,
+    .take = take,
+    .leave_open = leave_open,
     .build = build,
 };

@@ -171,7 +171,7 @@ _Static_assert(sizeof(struct ddp_llama) <= DDP_MODEL_OWN, "room for it");
 #define OPTION_STRUCT struct ddp_llama
 
 static const struct ddp_option options[] = {
-    {OPTION_CUSTOM_AT("lora", lora, ddp_lora_read, "SPEC"), .example = "--lora r=16,alpha=32",
+    {OPTION_CUSTOM_AT("lora", lora, ddp_lora_read, "SPEC"),
      .help = "llama: train low-rank adapters alone: r=16,alpha=32,targets=q_proj,v_proj or "
              "targets=all-linear, dropout=0.05, rslora (default r=8,alpha=8, q_proj and v_proj)"},
     {0},
@@ -473,6 +473,35 @@ static int64_t context(const struct ddp_model_config *config)
     return ddp_llama_in(config)->context;
 }
 
+static struct ddp_lora *lora_of(union ddp_model_own *own)
+{
+    return &ddp_llama_of(own)->lora;
+}
+
+static void take(struct ddp_model_config *config, const struct ddp_model_config *loaded,
+                 bool own_dropout, bool own_lora)
+{
+    struct ddp_llama *llama = ddp_llama_of(&config->own);
+    const struct ddp_lora lora = llama->lora;
+    (void)own_dropout;
+    *llama = *ddp_llama_in(loaded);
+    if (own_lora)
+        llama->lora = lora;
+    config->described = true;
+}
+
+static void leave_open(struct ddp_model_config *named, const struct ddp_model_config *loaded,
+                       bool configured)
+{
+    struct ddp_llama *llama = ddp_llama_of(&named->own);
+    if (!configured) {
+        named->dims[0] = 1;
+        return;
+    }
+    llama->lora = ddp_llama_in(loaded)->lora;
+    llama->context = llama->context > 1 ? llama->context : ddp_llama_in(loaded)->context;
+}
+
 const struct ddp_model ddp_model_llama = {
     .name = "llama",
     .dataset = "tokens",
@@ -494,5 +523,11 @@ const struct ddp_model ddp_model_llama = {
     .fields = fields,
     .check = check,
     .context = context,
+    .borders = true,
+    .exports_directory = true,
+    .vocabulary = ddp_llama_vocabulary,
+    .lora = lora_of,
+    .take = take,
+    .leave_open = leave_open,
     .build = build,
 };

@@ -6,6 +6,7 @@
 #include "model/model.h"
 
 #include "core/log.h"
+#include "model/llama.h"
 
 #include <string.h>
 
@@ -13,6 +14,17 @@ static const struct ddp_model *const models[] = {
     &ddp_model_mlp,     &ddp_model_cnn, &ddp_model_resnet, &ddp_model_gpt2, &ddp_model_llama,
     &ddp_model_article, NULL,
 };
+
+const struct ddp_model *ddp_model_default(bool tokens)
+{
+    return tokens ? &ddp_model_gpt2 : &ddp_model_mlp;
+}
+
+int64_t ddp_model_adapters(const struct ddp_model *model, const struct ddp_model_config *config)
+{
+    union ddp_model_own own = config->own;
+    return model->lora ? model->lora(&own)->rank : 0;
+}
 
 const struct ddp_model *ddp_model_at(int index)
 {

@@ -52,6 +52,8 @@ struct ddp_model_field {
     size_t count_offset;
 };
 
+struct ddp_lora;
+
 struct ddp_model {
     const char *name;
     const char *dataset;    /* the source of its data by default */
@@ -77,11 +79,31 @@ struct ddp_model {
     /* Of a completed config: the positions that the model distinguishes. NULL: it does not learn
      * texts. */
     int64_t (*context)(const struct ddp_model_config *config);
+    bool borders;           /* texts: it knows those of documents in a row */
+    bool exports_directory; /* other programs have its weights in a directory, not in a file */
+    /* Tokens of the vocabulary that a size, or NULL, has; 0: those of the data. NULL: always. */
+    int64_t (*vocabulary)(const char *size);
+    double (*dropout)(const struct ddp_model_config *config); /* NULL: it has none */
+    struct ddp_lora *(*lora)(union ddp_model_own *own);       /* adapters; NULL: it has none */
+    /* Completes a config with that of loaded weights, except what options say of dropout and
+     * adapters. NULL: own is all of it, and the shapes of parameters are compared. */
+    void (*take)(struct ddp_model_config *config, const struct ddp_model_config *loaded,
+                 bool own_dropout, bool own_lora);
+    /* What a size leaves open becomes that of loaded weights: before and after it is configured.
+     * May be NULL. */
+    void (*leave_open)(struct ddp_model_config *named, const struct ddp_model_config *loaded,
+                       bool configured);
     enum ddp_status (*build)(ddp_graph *graph, const struct ddp_model_config *config);
 };
 
 /* The model of that name; NULL: there is none. */
 const struct ddp_model *ddp_model_find(const char *name);
+
+/* The one that is trained where none is named, on tokens or on numbers. */
+const struct ddp_model *ddp_model_default(bool tokens);
+
+/* The rank of a config's adapters; 0: none. */
+int64_t ddp_model_adapters(const struct ddp_model *model, const struct ddp_model_config *config);
 
 /* The i-th model; NULL after the last. */
 const struct ddp_model *ddp_model_at(int index);

@@ -40,7 +40,7 @@ struct ddp_schedule {
 /* The learning rate of optimizer step `step`, from 0. */
 double ddp_schedule_rate(const struct ddp_schedule *schedule, int64_t step);
 
-/* Does the rate of a step depend on how many there will be? */
+/* Whether the rate of a step depends on the number of steps. */
 bool ddp_schedule_depends_on_length(const struct ddp_schedule *schedule);
 
 /* Plans the rate anew for a run that has done `step` steps: from what it is now to min_rate at the

@@ -13,48 +13,28 @@
 #include <math.h>
 #include <string.h>
 
-enum ddp_status ddp_run_check_evaluation(const struct ddp_run *run)
-{
-    const struct ddp_dataset_info *data = ddp_dataset_info(run->data);
-    const char *option = ddp_train_evaluation_option(run->options);
-    if (!option || (run->test && ddp_dataset_info(run->test)->label_count > 0))
-        return DDP_OK;
-    if (run->test)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--%s: there is nothing to evaluate on, because %s has no labels", option,
-                        ddp_dataset_where(ddp_dataset_info(run->test)));
-    if (run->options->own_data)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--%s: there is nothing to evaluate on, because this program has no test "
-                        "data: cut some off with --val-split",
-                        option);
-    return ddp_fail(DDP_ERR_INVALID,
-                    "--%s: there is nothing to evaluate on, because %s has no test set: name one "
-                    "with --val, or cut one off with --val-split",
-                    option, ddp_dataset_where(data));
-}
-
 /* --- the best so far -------------------------------------------------------------------------- */
 
 /* Does anything depend on the best evaluation? */
 static bool seeks_best(const struct ddp_run *run)
 {
-    return run->options->patience > 0 || run->options->keep_best;
+    return run->planned.options->patience > 0 || run->planned.options->keep_best;
 }
 
 /* Was the run to end at the last evaluation? */
 static bool out_of_patience(const struct ddp_run *run)
 {
-    return run->options->patience > 0 && run->best.since >= run->options->patience;
+    return run->planned.options->patience > 0 && run->best.since >= run->planned.options->patience;
 }
 
 /* Rank 0: what the evaluations of this run are of, so that only losses that can be compared are. */
 static enum ddp_status name_samples(const struct ddp_run *run, char *text, size_t size)
 {
     uint64_t fingerprint;
-    const int64_t all = ddp_dataset_info(run->test)->sample_count;
-    const int64_t samples = run->plan.eval_samples < all ? run->plan.eval_samples : all;
-    enum ddp_status status = ddp_dataset_fingerprint(run->test, &fingerprint);
+    const int64_t all = ddp_dataset_info(run->planned.test)->sample_count;
+    const int64_t samples =
+        run->planned.plan.eval_samples < all ? run->planned.plan.eval_samples : all;
+    enum ddp_status status = ddp_dataset_fingerprint(run->planned.test, &fingerprint);
     if (status == DDP_OK)
         snprintf(text, size, "%" PRId64 " of %016" PRIx64, samples, fingerprint);
     return status;
@@ -89,7 +69,7 @@ static void restore_link(const struct ddp_run *run)
 {
     const struct ddp_checkpoint_dir *dir = &run->checkpoint_dir;
     const int64_t best = run->best.step;
-    if (!run->options->keep_best || best == 0 || ddp_checkpoint_dir_best(dir) == best)
+    if (!run->planned.options->keep_best || best == 0 || ddp_checkpoint_dir_best(dir) == best)
         return;
     if (ddp_checkpoint_looks_whole(dir->fd, best))
         ddp_checkpoint_dir_set_best(dir, best);
@@ -104,9 +84,9 @@ enum ddp_status ddp_run_best_open(struct ddp_run *run)
 {
     struct ddp_checkpoint_best *best = &run->best;
     enum ddp_status status = DDP_OK;
-    if (run->plan.rank == 0 && (run->is_resumed || run->options->checkpoint))
+    if (run->planned.plan.rank == 0 && (run->is_resumed || run->planned.options->checkpoint))
         status = take_best(run);
-    if (status == DDP_OK && run->checkpoint_dir.path && run->plan.rank == 0)
+    if (status == DDP_OK && run->checkpoint_dir.path && run->planned.plan.rank == 0)
         restore_link(run);
     if (status == DDP_OK && run->is_resumed)
         status = ddp_comm_broadcast(run->comm, &best->step, 1, DDP_I64, 0);
@@ -114,7 +94,7 @@ enum ddp_status ddp_run_best_open(struct ddp_run *run)
         status = ddp_comm_broadcast(run->comm, &best->loss, 1, DDP_F64, 0);
     if (status == DDP_OK && run->is_resumed)
         status = ddp_comm_broadcast(run->comm, &best->since, 1, DDP_I64, 0);
-    run->end_step = run->plan.total_steps;
+    run->end_step = run->planned.plan.total_steps;
     if (out_of_patience(run) && run->first_step < run->end_step)
         run->end_step = run->first_step;
     return status;
@@ -136,23 +116,19 @@ static void judge(struct ddp_run *run, int64_t step, double loss)
 
 /* --- evaluating ------------------------------------------------------------------------------- */
 
-int64_t ddp_run_evaluation_steps(const struct ddp_run *run)
-{
-    return run->options->eval_every ? run->options->eval_every : run->plan.steps_per_epoch;
-}
-
 bool ddp_run_evaluation_due(const struct ddp_run *run, int64_t step)
 {
-    return step % ddp_run_evaluation_steps(run) == 0 || step == run->plan.total_steps;
+    return step % ddp_planned_evaluation_steps(&run->planned) == 0 ||
+           step == run->planned.plan.total_steps;
 }
 
 enum ddp_status ddp_run_evaluate(struct ddp_run *run, int64_t step, struct ddp_train_scores *scores)
 {
     struct ddp_train_evaluation evaluation = {
         .step = step - 1,
-        .shows_step = run->options->eval_every > 0,
+        .shows_step = run->planned.options->eval_every > 0,
         .shows_best = seeks_best(run),
-        .patience = run->options->patience,
+        .patience = run->planned.options->patience,
     };
     ddp_job_report(run->job, "evaluate", step - 1);
     ddp_train_metrics_begin_aside(run->metrics);
@@ -166,7 +142,7 @@ enum ddp_status ddp_run_evaluate(struct ddp_run *run, int64_t step, struct ddp_t
     evaluation.best_step = run->best.step;
     evaluation.best_loss = run->best.loss;
     evaluation.since_best = run->best.since;
-    evaluation.ends_run = out_of_patience(run) && step < run->plan.total_steps;
+    evaluation.ends_run = out_of_patience(run) && step < run->planned.plan.total_steps;
     ddp_train_metrics_evaluation(run->metrics, &evaluation);
     if (scores)
         *scores = evaluation.scores;
@@ -176,7 +152,7 @@ enum ddp_status ddp_run_evaluate(struct ddp_run *run, int64_t step, struct ddp_t
             run->out,
             "early end after %" PRId64 " of %" PRId64 " steps: the test loss did not fall in "
             "%" PRId64 " evaluation%s%s\n",
-            step, run->plan.total_steps, run->best.since, run->best.since == 1 ? "" : "s",
+            step, run->planned.plan.total_steps, run->best.since, run->best.since == 1 ? "" : "s",
             step == run->first_step ? "; a larger --patience continues" : "");
     }
     return DDP_OK;
@@ -184,31 +160,13 @@ enum ddp_status ddp_run_evaluate(struct ddp_run *run, int64_t step, struct ddp_t
 
 /* --- what is printed -------------------------------------------------------------------------- */
 
-void ddp_run_evaluation_print(const struct ddp_run *run)
-{
-    const struct ddp_train_options *options = run->options;
-    char when[64] = "epoch", part[64] = "", end[64] = "";
-    if (!run->out || !run->test || !ddp_train_evaluation_option(options))
-        return;
-    const int64_t all = ddp_dataset_info(run->test)->sample_count;
-    if (options->eval_every)
-        snprintf(when, sizeof when, "%" PRId64 " steps", options->eval_every);
-    if (run->plan.eval_samples < all)
-        snprintf(part, sizeof part, "%" PRId64 " of ", run->plan.eval_samples);
-    if (options->patience)
-        snprintf(end, sizeof end, ", early end after %" PRId64 " that are not better",
-                 options->patience);
-    ddp_terminal_print(run->out, "test     every %s, %s%" PRId64 " samples%s\n", when, part, all,
-                       end);
-}
-
 /* Where the best checkpoint is. */
 static const char *best_place(const struct ddp_run *run, char *text, size_t size)
 {
     const struct ddp_checkpoint_dir *dir = &run->checkpoint_dir;
     const int64_t step = run->best.step;
     char name[DDP_CHECKPOINT_NAME], shown[DDP_TEXT_SHOWN];
-    if (!run->options->keep_best)
+    if (!run->planned.options->keep_best)
         return " (--keep-best keeps a checkpoint of it)";
     ddp_text_show(shown, dir->path);
     ddp_checkpoint_name(name, step);

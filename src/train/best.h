@@ -10,16 +10,11 @@
 
 /* Steps are those that are done. */
 
-/* After the data are opened: DDP_ERR_INVALID when options need an evaluation and there is no data
- * for one. */
-enum ddp_status ddp_run_check_evaluation(const struct ddp_run *run);
-
 /* After the run is resumed and has its evaluator: takes over what the checkpoint says of the best
  * evaluation, and sets where the run ends. Collective. */
 enum ddp_status ddp_run_best_open(struct ddp_run *run);
 
-/* From one evaluation to the next; and is there one after this step? */
-int64_t ddp_run_evaluation_steps(const struct ddp_run *run);
+/* Is there one after this step? */
 bool ddp_run_evaluation_due(const struct ddp_run *run, int64_t step);
 
 /* Evaluates, with run->evaluator, and reports. A run that need not go on after this one gets its
@@ -28,9 +23,7 @@ bool ddp_run_evaluation_due(const struct ddp_run *run, int64_t step);
 enum ddp_status ddp_run_evaluate(struct ddp_run *run, int64_t step,
                                  struct ddp_train_scores *scores);
 
-/* A line of the plan, where options ask for something unusual; and the best evaluation, after the
- * run. */
-void ddp_run_evaluation_print(const struct ddp_run *run);
+/* The best evaluation, after the run. */
 void ddp_run_best_print(const struct ddp_run *run);
 
 #endif

@@ -19,7 +19,7 @@ static int width_of_number(int64_t value)
 
 static void print_matrix(const struct ddp_run *run, const int64_t *counts, int64_t classes)
 {
-    const struct ddp_dataset_info *info = ddp_dataset_info(run->test);
+    const struct ddp_dataset_info *info = ddp_dataset_info(run->planned.test);
     char(*labels)[24] = ddp_array_alloc((size_t)classes, sizeof *labels);
     int label_width = 5, width = 2;
     if (!labels)
@@ -59,9 +59,9 @@ static void print_matrix(const struct ddp_run *run, const int64_t *counts, int64
 
 void ddp_run_print_confusion(const struct ddp_run *run)
 {
-    const int64_t classes = run->model_config.classes;
-    if (!run->out || !run->options->report.verbose || !run->evaluator || classes < 2 ||
-        ddp_dataset_info(run->test)->label_count != 1)
+    const int64_t classes = run->planned.model_config.classes;
+    if (!run->out || !run->planned.options->report.verbose || !run->evaluator || classes < 2 ||
+        ddp_dataset_info(run->planned.test)->label_count != 1)
         return;
     const int64_t *counts = ddp_train_evaluator_confusion(run->evaluator);
     if (!counts) {

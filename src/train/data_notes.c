@@ -50,7 +50,7 @@ static enum ddp_status note_scale(const ddp_dataset *data, const char *where, bo
         ddp_log(DDP_LOG_WARNING, "%s: %s far beyond 1, such as %g and %g: give --normalize %s",
                 where, trains ? "models learn badly from numbers" : "it has numbers",
                 (double)range.least, (double)range.largest,
-                trains ? "to bring them to mean 0 and deviation 1"
+                trains ? "to scale them to mean 0 and deviation 1"
                        : "if the model was trained with it");
     return status;
 }
@@ -82,7 +82,7 @@ enum ddp_status ddp_train_data_notes(const struct ddp_train_options *options,
     const bool trains = !ddp_train_evaluates_only(options);
     if (trains && options->evaluate && !test && info->label_count > 0 && !options->quiet)
         ddp_log(DDP_LOG_INFO,
-                "note: %s has no test part, so nothing is evaluated: %scut one off with "
+                "note: %s has no test part, so nothing is evaluated: %sset some data aside with "
                 "--val-split 0.1, or give --no-eval",
                 where, takes_val(info->source) ? "name one with --val PATH, " : "");
     if (options->evaluate && test && ddp_dataset_info(test)->label_count == 0 && !options->quiet)
@@ -96,8 +96,8 @@ enum ddp_status ddp_train_data_notes(const struct ddp_train_options *options,
         return note_scale(data, where, trains);
     if (options->normalize)
         ddp_log(DDP_LOG_WARNING,
-                "--normalize has no effect: the pixels of %s are brought to mean 0 and deviation 1 "
-                "in any case",
+                "--normalize has no effect: the pixels of %s are scaled to mean 0 and deviation 1 "
+                "anyway",
                 where);
     return DDP_OK;
 }

@@ -5,7 +5,7 @@
 #define DDP_TRAIN_DATA_NOTES_H
 
 #include "data/dataset.h"
-#include "train/options.h"
+#include "plan/options.h"
 
 /* Numbers far beyond 1, no test set, a --normalize without effect, what the source has to say. For
  * rank 0.

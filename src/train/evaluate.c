@@ -10,16 +10,12 @@
 #include "core/memory.h"
 #include "graph/describe.h"
 #include "mode/network.h"
+#include "plan/evaluation.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define LOADER_BATCHES 3     /* that one of one thread holds, by default */
-#define EVAL_BATCH     250   /* samples of one class each */
-#define LARGE_SAMPLE   16384 /* values */
-#define PARTS          (DDP_EXEC_NETWORK | DDP_EXEC_LOSS)
 
 /* A graph and what runs it, for batches of one size. */
 struct sized {
@@ -52,8 +48,6 @@ struct ddp_train_evaluator {
     int64_t pitch;            /* from one row of host_logits to the next, which may lie apart */
 };
 
-#define LOSS_BYTES (DDP_FLAT_ALIGN * sizeof(float))
-
 /* Graphs of no rows are not built; those that are have the same operations. */
 static const struct sized *any_sized(const ddp_train_evaluator *e)
 {
@@ -62,7 +56,7 @@ static const struct sized *any_sized(const ddp_train_evaluator *e)
 
 static unsigned parts_of(const struct ddp_train_evaluator_setup *setup)
 {
-    return ddp_dataset_info(setup->test)->label_count > 0 ? PARTS : DDP_EXEC_NETWORK;
+    return ddp_dataset_info(setup->test)->label_count > 0 ? DDP_EVALUATION_PARTS : DDP_EXEC_NETWORK;
 }
 
 static size_t labels_bytes(const ddp_train_evaluator *e)
@@ -115,7 +109,8 @@ static enum ddp_status alloc_buffers(ddp_train_evaluator *e)
 {
     if (any_sized(e)->network)
         e->device = ddp_network_device(any_sized(e)->network);
-    enum ddp_status status = ddp_device_alloc(e->device, LOSS_BYTES, (void **)&e->loss);
+    enum ddp_status status =
+        ddp_device_alloc(e->device, DDP_EVALUATION_LOSS_BYTES, (void **)&e->loss);
     if (status == DDP_OK)
         status = ddp_device_alloc(e->device, labels_bytes(e), (void **)&e->predictions);
     e->host_predictions =
@@ -139,14 +134,6 @@ static enum ddp_status open_batches(ddp_train_evaluator *e,
     return status == DDP_OK ? alloc_buffers(e) : status;
 }
 
-/* A sequence is as long as many samples, and so is a large image: batches as large as in training
- * fit. */
-static int64_t rows_of_batch(const struct ddp_dataset_info *test, int64_t training_batch)
-{
-    return test->label_count > 1 || test->sample_values > LARGE_SAMPLE ? training_batch
-                                                                       : EVAL_BATCH;
-}
-
 enum ddp_status ddp_train_evaluator_create(ddp_train_evaluator **evaluator,
                                            const struct ddp_train_evaluator_setup *setup)
 {
@@ -165,7 +152,7 @@ enum ddp_status ddp_train_evaluator_create(ddp_train_evaluator **evaluator,
     e->classes = setup->config->classes;
     e->outputs = setup->outputs ? setup->outputs : e->classes;
     e->count = setup->samples < info->sample_count ? setup->samples : info->sample_count;
-    e->batch_rows = rows_of_batch(info, setup->config->batch);
+    e->batch_rows = ddp_evaluation_rows(info, setup->config->batch);
     e->batch_count = (e->count + e->batch_rows - 1) / e->batch_rows;
     ddp_evaluation_range(e->batch_count, ddp_comm_size(e->comm) / setup->stages,
                          ddp_comm_rank(e->comm) / setup->stages, &e->begin, &e->end);
@@ -189,7 +176,7 @@ void ddp_train_evaluator_destroy(ddp_train_evaluator *evaluator)
         return;
     ddp_train_evaluator *e = evaluator;
     ddp_device_free(e->device, e->predictions, labels_bytes(e));
-    ddp_device_free(e->device, e->loss, LOSS_BYTES);
+    ddp_device_free(e->device, e->loss, DDP_EVALUATION_LOSS_BYTES);
     ddp_network_close(e->tail.network);
     ddp_network_close(e->whole.network);
     ddp_graph_destroy(e->tail.graph);
@@ -200,49 +187,6 @@ void ddp_train_evaluator_destroy(ddp_train_evaluator *evaluator)
     free(e->confusion);
     free(e->sums);
     free(e);
-}
-
-/* A network for batches of so many rows. */
-static enum ddp_status add_network(const struct ddp_model *model,
-                                   const struct ddp_model_config *config, int64_t rows,
-                                   bool host_memory, size_t *bytes)
-{
-    struct ddp_model_config own = *config;
-    ddp_graph *graph;
-    size_t arena = 0;
-    own.batch = rows;
-    if (rows == 0)
-        return DDP_OK;
-    enum ddp_status status = ddp_model_build(&graph, model, &own);
-    if (status != DDP_OK)
-        return status;
-    status = ddp_exec_arena_bytes(graph, PARTS, &arena);
-    for (int i = 0; i < 2 && !host_memory; i++)
-        arena += ddp_exec_graph_input_bytes(graph, i);
-    ddp_graph_destroy(graph);
-    *bytes += arena;
-    return status;
-}
-
-enum ddp_status ddp_train_evaluator_memory(const struct ddp_model *model,
-                                           const struct ddp_model_config *config,
-                                           const struct ddp_dataset_info *test, int ranks,
-                                           bool host_memory, size_t *device, size_t *host)
-{
-    const int64_t rows = rows_of_batch(test, config->batch);
-    const int64_t count = test->planned ? rows * ranks : test->sample_count;
-    const int64_t whole = count / rows, tail = count % rows;
-    const size_t labels = (size_t)(rows * test->label_count) * sizeof(int32_t);
-    enum ddp_status status = DDP_OK;
-    *device = LOSS_BYTES + labels;
-    *host = labels + (size_t)((count + rows - 1) / rows) * sizeof(double) +
-            LOADER_BATCHES * ddp_loader_slot_bytes(test, rows);
-    if (whole > 0)
-        status = add_network(model, config, rows, host_memory, device);
-    /* The rank with the last batch has others too, unless there is one rank for each. */
-    if (status == DDP_OK && (whole == 0 || ranks <= whole))
-        status = add_network(model, config, tail, host_memory, device);
-    return status;
 }
 
 /* Hands the network's output to who wants it. */

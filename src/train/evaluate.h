@@ -45,15 +45,6 @@ enum ddp_status ddp_train_evaluator_create(ddp_train_evaluator **evaluator,
                                            const struct ddp_train_evaluator_setup *setup);
 void ddp_train_evaluator_destroy(ddp_train_evaluator *evaluator);
 
-/* Bytes of it without making it, of a rank that holds most: what is on the device, and in the
- * host's memory.
- *   test   its sample_count: how many of them
- *   ranks  that share the evaluation; of a pipeline its replicas */
-enum ddp_status ddp_train_evaluator_memory(const struct ddp_model *model,
-                                           const struct ddp_model_config *config,
-                                           const struct ddp_dataset_info *test, int ranks,
-                                           bool host_memory, size_t *device, size_t *host);
-
 /* Collective: all ranks get the same scores. Without labels there are none: they are NaN. */
 enum ddp_status ddp_train_evaluator_run(ddp_train_evaluator *evaluator,
                                         struct ddp_train_scores *scores);

@@ -75,28 +75,28 @@ static bool read_schedule(struct ddp_schedule *schedule, const struct ddp_checkp
 /* --extend begins from another rate where --lr asks for one. */
 static bool takes_rate(const struct ddp_run *run)
 {
-    return run->options->extend && ddp_train_given(run->options, "lr");
+    return run->planned.options->extend && ddp_train_given(run->planned.options, "lr");
 }
 
 static bool is_same_plan(const struct ddp_run *run, const struct ddp_schedule *now)
 {
-    const struct ddp_schedule *before = &run->planned;
+    const struct ddp_schedule *before = &run->schedule_before;
     return now->total_steps == before->total_steps && now->min_rate == before->min_rate &&
            (now->rate == before->rate || !takes_rate(run));
 }
 
 void ddp_run_take_schedule(struct ddp_run *run)
 {
-    struct ddp_schedule *now = &run->plan.schedule;
+    struct ddp_schedule *now = &run->planned.plan.schedule;
     const int64_t step = run->resumed.state.cursor.step;
-    if (!read_schedule(&run->planned, &run->resumed.state.facts) ||
-        run->planned.kind != now->kind) {
-        run->planned = *now;
+    if (!read_schedule(&run->schedule_before, &run->resumed.state.facts) ||
+        run->schedule_before.kind != now->kind) {
+        run->schedule_before = *now;
     } else if (is_same_plan(run, now)) {
-        now->extended_at = run->planned.extended_at;
-        now->extended_rate = run->planned.extended_rate;
-    } else if (run->options->extend && now->total_steps > step) {
-        ddp_schedule_extend(now, &run->planned, step);
+        now->extended_at = run->schedule_before.extended_at;
+        now->extended_rate = run->schedule_before.extended_rate;
+    } else if (run->planned.options->extend && now->total_steps > step) {
+        ddp_schedule_extend(now, &run->schedule_before, step);
         run->is_extended = true;
         if (now->extended_at > 0 && now->extended_rate < LITTLE_RATE * now->rate)
             ddp_log(DDP_LOG_WARNING,
@@ -113,8 +113,8 @@ static enum ddp_status fail_length(const struct ddp_run *run,
                                    const struct ddp_checkpoint_facts *facts)
 {
     const struct ddp_checkpoint *from = &run->resumed;
-    const struct ddp_train_options *options = run->options;
-    const int64_t done = from->state.cursor.step, steps = run->plan.total_steps;
+    const struct ddp_train_options *options = run->planned.options;
+    const int64_t done = from->state.cursor.step, steps = run->planned.plan.total_steps;
     if (steps < done)
         return ddp_fail(DDP_ERR_INVALID,
                         "%s: %" PRId64 " steps are done, and --%s %" PRId64 " asks for %" PRId64
@@ -135,10 +135,10 @@ enum ddp_status ddp_run_match(const struct ddp_run *run, const struct ddp_checkp
     const char *const names[] = {DDP_FACT_SCHEDULE, DDP_FACT_EXTENDED,
                                  takes_rate(run) ? DDP_FACT_RATE : NULL};
     const struct ddp_checkpoint *from = &run->resumed;
-    const struct ddp_schedule *now = &run->plan.schedule;
-    const bool shorter = run->plan.total_steps < from->state.cursor.step;
-    const bool differs = ddp_schedule_depends_on_length(now) && run->planned.kind == now->kind &&
-                         !is_same_plan(run, now);
+    const struct ddp_schedule *now = &run->planned.plan.schedule;
+    const bool shorter = run->planned.plan.total_steps < from->state.cursor.step;
+    const bool differs = ddp_schedule_depends_on_length(now) &&
+                         run->schedule_before.kind == now->kind && !is_same_plan(run, now);
     struct ddp_checkpoint_state same = from->state; /* but for the length */
     char unsaid[256];
     for (size_t i = 0; differs && i < sizeof names / sizeof names[0]; i++)
@@ -148,20 +148,20 @@ enum ddp_status ddp_run_match(const struct ddp_run *run, const struct ddp_checkp
     if ((differs && !run->is_extended) || shorter) {
         ddp_log_hold(unsaid, sizeof unsaid);
         const enum ddp_status status =
-            ddp_checkpoint_state_match(&same, from->path, run->options->seed, facts);
+            ddp_checkpoint_state_match(&same, from->path, run->planned.options->seed, facts);
         ddp_log_hold(NULL, 0);
         if (status == DDP_OK)
             return fail_length(run, facts);
         same = from->state; /* the length is one difference of several: all are told */
     }
-    return ddp_checkpoint_state_match(&same, from->path, run->options->seed, facts);
+    return ddp_checkpoint_state_match(&same, from->path, run->planned.options->seed, facts);
 }
 
 /* --- what is said ----------------------------------------------------------------------------- */
 
 void ddp_run_extension_print(const struct ddp_run *run)
 {
-    const struct ddp_schedule *now = &run->plan.schedule;
+    const struct ddp_schedule *now = &run->planned.plan.schedule;
     const int64_t step = run->first_step;
     const double rate = ddp_schedule_rate(now, step);
     if (!run->is_extended)
@@ -171,7 +171,7 @@ void ddp_run_extension_print(const struct ddp_run *run)
     fprintf(out,
             "extended: %" PRId64 " steps were planned, and now %" PRId64
             "; the learning rate goes from %.3g in step %" PRId64 " ",
-            run->planned.total_steps, now->total_steps, rate, step + 1);
+            run->schedule_before.total_steps, now->total_steps, rate, step + 1);
     if (now->extended_at == 0)
         fprintf(out, "on to %.3g in step %" PRId64 ", and then ", now->rate, now->warmup_steps);
     fprintf(out, "to %.3g at the new end (%s)\n", now->min_rate, ddp_schedule_names[now->kind]);

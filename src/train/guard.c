@@ -22,9 +22,6 @@
 #define QUIET_STEPS 100 /* after a warning */
 #define EMPTY_STEPS 10  /* without a label that counts, when there was no other step */
 
-const char *const ddp_nan_names[] = {
-    [DDP_NAN_STOP] = "stop", [DDP_NAN_SKIP] = "skip", [DDP_NAN_WARN] = "warn", NULL};
-
 /* Memory to run one shard once more, beside that of the mode, with the whole model. */
 struct rerun {
     struct ddp_whole whole;
@@ -50,14 +47,15 @@ static void close_rerun(struct rerun *rerun)
 static bool reruns(const struct ddp_run *run)
 {
     return ddp_whole_is_there(run) &&
-           run->plan.rank % ddp_train_plan_stage_workers(&run->plan) == 0;
+           run->planned.plan.rank % ddp_train_plan_stage_workers(&run->planned.plan) == 0;
 }
 
 static enum ddp_status open_rerun(struct rerun *rerun, const struct ddp_run *run, int64_t step)
 {
-    const struct ddp_train_plan *plan = &run->plan;
-    const bool tail = run->tail_graph && step % plan->steps_per_epoch == plan->steps_per_epoch - 1;
-    const ddp_graph *graph = tail ? run->tail_graph : run->graph;
+    const struct ddp_train_plan *plan = &run->planned.plan;
+    const bool tail =
+        run->planned.tail_graph && step % plan->steps_per_epoch == plan->steps_per_epoch - 1;
+    const ddp_graph *graph = tail ? run->planned.tail_graph : run->planned.graph;
     rerun->device = ddp_mode_device(run->mode);
     rerun->gradient_bytes = (size_t)ddp_graph_flat_count(graph) * sizeof(float);
     enum ddp_status status =
@@ -79,7 +77,7 @@ static enum ddp_status open_rerun(struct rerun *rerun, const struct ddp_run *run
 static enum ddp_status scan_batch(struct rerun *rerun, const struct ddp_run *run, int64_t step,
                                   const struct ddp_batch *batch, struct ddp_scan *scan)
 {
-    const struct ddp_exec_position position = {run->options->seed, (uint32_t)step,
+    const struct ddp_exec_position position = {run->planned.options->seed, (uint32_t)step,
                                                (uint32_t)batch->shard};
     enum ddp_status status = ddp_exec_load_input(rerun->exec, 0, batch->x, rerun->input[0]);
     if (status == DDP_OK)
@@ -98,7 +96,8 @@ static enum ddp_status search(struct ddp_run *run, int64_t step, struct ddp_scan
 {
     struct rerun rerun = {.device = NULL};
     ddp_loader *loader = NULL;
-    const int64_t shards = reruns(run) ? run->plan.local_shards * run->plan.replicas : 0;
+    const int64_t shards =
+        reruns(run) ? run->planned.plan.local_shards * run->planned.plan.replicas : 0;
     enum ddp_status status = ddp_whole_open(&rerun.whole, run, shards > 0);
     if (status == DDP_OK)
         status = ddp_whole_fetch(&rerun.whole, run);
@@ -153,15 +152,15 @@ static enum ddp_status explain(struct ddp_run *run, int64_t step, const char *wh
     status = ddp_comm_allreduce(run->comm, &first, 1, DDP_I64, DDP_MIN);
     if (status != DDP_OK)
         return status;
-    *said = first == INT64_MAX ? run->plan.rank == 0 : first == shard;
+    *said = first == INT64_MAX ? run->planned.plan.rank == 0 : first == shard;
     if (first == INT64_MAX && *said)
         ddp_log(level, "%s at step %" PRId64 ": each shard is finite, their sum is not", what,
                 step + 1);
     if (first != INT64_MAX && *said) {
         ddp_scan_describe(&scan, found, sizeof found);
-        if (run->plan.nodes > 1)
-            snprintf(rank, sizeof rank, " (rank %d%s)", run->plan.rank,
-                     ddp_run_where(run, run->plan.rank, where));
+        if (run->planned.plan.nodes > 1)
+            snprintf(rank, sizeof rank, " (rank %d%s)", run->planned.plan.rank,
+                     ddp_run_where(run, run->planned.plan.rank, where));
         ddp_log(level, "%s at step %" PRId64 ": first in %s, shard %" PRId64 "%s: %s", what,
                 step + 1, found, shard, rank, advice(&scan));
     }
@@ -192,8 +191,9 @@ static void watch_spikes(struct ddp_run *run, int64_t step, double loss)
 static enum ddp_status skip_empty(struct ddp_run *run, int64_t step)
 {
     struct ddp_train_guard *guard = &run->guard;
-    const bool ends = guard->empty_steps + 1 >= EMPTY_STEPS || step + 1 == run->plan.total_steps;
-    const bool fails = guard->full_steps == 0 && ends, says = run->plan.rank == 0;
+    const bool ends =
+        guard->empty_steps + 1 >= EMPTY_STEPS || step + 1 == run->planned.plan.total_steps;
+    const bool fails = guard->full_steps == 0 && ends, says = run->planned.plan.rank == 0;
     const int64_t number = guard->empty_steps++;
     if (says && (number == 0 || fails))
         ddp_train_metrics_pause(run->metrics);
@@ -206,7 +206,7 @@ static enum ddp_status skip_empty(struct ddp_run *run, int64_t step)
     if (says)
         (void)ddp_fail(DDP_ERR_INVALID,
                        "no label counts in any step up to step %" PRId64
-                       ": all of them are masked; look at how the data were made",
+                       ": all of them are masked; check how the data were made",
                        step + 1);
     enum ddp_status status = ddp_comm_barrier(run->comm); /* no rank ends the job before */
     if (status == DDP_OK)
@@ -224,7 +224,7 @@ enum ddp_status ddp_train_guard_step(struct ddp_run *run, int64_t step, double l
         return skip_empty(run, step);
     run->guard.full_steps++;
     if (!bad_loss && !bad_norm) {
-        if (run->plan.rank == 0)
+        if (run->planned.plan.rank == 0)
             watch_spikes(run, step, loss);
         return DDP_OK;
     }
@@ -233,9 +233,9 @@ enum ddp_status ddp_train_guard_step(struct ddp_run *run, int64_t step, double l
         snprintf(what, sizeof what, "the loss is %g", isnan(loss) ? NAN : loss);
     else
         snprintf(what, sizeof what, "the gradient's norm is %g", isnan(norm) ? NAN : norm);
-    if (run->plan.rank == 0 && number < SEARCHES)
+    if (run->planned.plan.rank == 0 && number < SEARCHES)
         ddp_train_metrics_pause(run->metrics);
-    switch ((enum ddp_nan_kind)run->options->nan) {
+    switch ((enum ddp_nan_kind)run->planned.options->nan) {
     case DDP_NAN_STOP: {
         enum ddp_status status = explain(run, step, what, DDP_LOG_ERROR, &said);
         if (status == DDP_OK) /* its end is the one to report */
@@ -245,7 +245,7 @@ enum ddp_status ddp_train_guard_step(struct ddp_run *run, int64_t step, double l
     case DDP_NAN_SKIP:
         return number < SEARCHES ? explain(run, step, what, DDP_LOG_WARNING, &said) : DDP_OK;
     case DDP_NAN_WARN:
-        if (run->plan.rank == 0 && number == 0)
+        if (run->planned.plan.rank == 0 && number == 0)
             ddp_log(DDP_LOG_WARNING, "%s at step %" PRId64 ": a lower --lr may help", what,
                     step + 1);
         break;
@@ -256,13 +256,14 @@ enum ddp_status ddp_train_guard_step(struct ddp_run *run, int64_t step, double l
 void ddp_train_guard_end(const struct ddp_run *run)
 {
     const struct ddp_train_guard *guard = &run->guard;
-    if (run->plan.rank == 0 && guard->bad_steps > 0 && run->options->nan == DDP_NAN_SKIP)
+    if (run->planned.plan.rank == 0 && guard->bad_steps > 0 &&
+        run->planned.options->nan == DDP_NAN_SKIP)
         ddp_log(DDP_LOG_WARNING,
                 "%" PRId64 " of %" PRId64 " updates were skipped: their loss or gradient was "
                 "not finite",
-                guard->bad_steps, run->plan.total_steps);
-    if (run->plan.rank == 0 && guard->empty_steps > 1 && guard->full_steps > 0)
+                guard->bad_steps, run->planned.plan.total_steps);
+    if (run->planned.plan.rank == 0 && guard->empty_steps > 1 && guard->full_steps > 0)
         ddp_log(DDP_LOG_WARNING,
                 "%" PRId64 " of %" PRId64 " updates were skipped: none of their labels counts",
-                guard->empty_steps, run->plan.total_steps);
+                guard->empty_steps, run->planned.plan.total_steps);
 }

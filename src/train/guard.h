@@ -11,14 +11,6 @@
 
 struct ddp_run;
 
-enum ddp_nan_kind {
-    DDP_NAN_STOP, /* end with DDP_ERR_DIVERGED */
-    DDP_NAN_SKIP, /* skip the update and continue */
-    DDP_NAN_WARN, /* continue, as PyTorch would */
-};
-
-extern const char *const ddp_nan_names[]; /* of the kinds, ending in NULL */
-
 struct ddp_train_guard {
     int64_t bad_steps;   /* so far */
     int64_t empty_steps; /* so far: none of their labels counted */

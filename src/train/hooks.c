@@ -53,7 +53,7 @@ static enum ddp_status end_hook(struct ddp_run *run, enum ddp_status status)
     if (status == DDP_OK || status == DDP_ERR_ABORTED)
         return status;
     if (status > 0 || status == DDP_ERR_PREEMPTED)
-        return ddp_fail(DDP_ERR_INVALID, "the hook %s returned %d, which is no failure's status",
+        return ddp_fail(DDP_ERR_INVALID, "the hook %s returned %d, which is not a failure's status",
                         name, (int)status);
     return ddp_fail(status, "the program's hook %s failed after step %" PRId64 ": %s", name,
                     run->step, ddp_status_string(status));

@@ -10,7 +10,7 @@
 #include "core/text.h"
 #include "core/write.h"
 #include "ddp_train.h"
-#include "train/texts.h"
+#include "generate/texts.h"
 #include "weights/peft.h"
 
 #include <inttypes.h>
@@ -193,8 +193,8 @@ enum ddp_status ddp_train_info(const char *path, FILE *out)
     if (stat(path, &info) < 0)
         return ddp_fail_path(path, "read");
     if (!S_ISDIR(info.st_mode))
-        return ddp_fail(DDP_ERR_INVALID,
-                        "%s: not a directory: info takes a directory of Hugging Face", path);
+        return ddp_fail(DDP_ERR_INVALID, "%s: not a directory: info takes a Hugging Face directory",
+                        path);
     ddp_staged_directory_recover(path);
     if (ddp_peft_is(path))
         return ddp_fail(DDP_ERR_INVALID,

@@ -10,11 +10,10 @@
 #include "core/trace.h"
 #include "job/job.h"
 #include "train/best.h"
+#include "plan/weights.h"
 #include "train/hooks.h"
 #include "train/outputs.h"
-#include "train/plan_memory.h"
 #include "train/predict.h"
-#include "train/replica_check.h"
 #include "train/summary.h"
 #include "weights/weights.h"
 
@@ -27,14 +26,14 @@
 /* Shows the plan and opens what will show the steps. */
 enum ddp_status ddp_run_begin(struct ddp_run *run)
 {
-    const struct ddp_train_plan *plan = &run->plan;
+    const struct ddp_train_plan *plan = &run->planned.plan;
     struct ddp_memory memory;
-    run->step = run->compared = run->first_step;
+    run->step = run->first_step;
     struct ddp_train_facts facts = {
-        .options = run->options->report,
+        .options = run->planned.options->report,
         .model = plan->model->name,
-        .data = ddp_dataset_info(run->data),
-        .graph = run->graph,
+        .data = ddp_dataset_info(run->planned.data),
+        .graph = run->planned.graph,
         .mode = plan->mode,
         .rank = plan->rank,
         .world_size = plan->world_size,
@@ -47,42 +46,66 @@ enum ddp_status ddp_run_begin(struct ddp_run *run)
         .global_shards = plan->global_shards,
         .steps_per_epoch = plan->steps_per_epoch,
         .total_steps = plan->total_steps,
-        .evaluation_steps = ddp_run_evaluation_steps(run),
-        .epochs = run->options->steps ? 0 : run->options->epochs,
+        .evaluation_steps = ddp_planned_evaluation_steps(&run->planned),
+        .epochs = run->planned.options->steps ? 0 : run->planned.options->epochs,
         .schedule = plan->schedule,
         .shuffled = plan->sampler.shuffle,
-        .seed = run->options->seed,
+        .seed = run->planned.options->seed,
         .device = ddp_device_name(ddp_mode_device(run->mode)),
         .comm = run->comm,
         .first_step = run->first_step,
-        .exchange_bytes = run->exchange_bytes,
+        .exchange_bytes = run->planned.exchange_bytes,
         .out = run->out,
     };
-    facts.step_flops = facts.tail_flops = ddp_run_step_flops(run);
-    if (run->tail_graph)
-        facts.tail_flops = ddp_graph_flops(run->tail_graph) * (double)run->plan.global_shards;
-    enum ddp_status status = ddp_run_measure_peak(run);
-    if (status != DDP_OK)
-        return status;
-    facts.peak_flops = run->peak_flops;
-    status = ddp_memory_of_mode(run, &memory);
+    facts.step_flops = facts.tail_flops = ddp_planned_step_flops(&run->planned);
+    if (run->planned.tail_graph)
+        facts.tail_flops =
+            ddp_graph_flops(run->planned.tail_graph) * (double)run->planned.plan.global_shards;
+    ddp_planned_know_peak(&run->planned, ddp_device_describe(ddp_mode_device(run->mode)));
+    facts.peak_flops = run->planned.peak_flops;
+    enum ddp_status status = ddp_memory_of_mode(&run->planned, run->mode, &memory);
     if (status != DDP_OK)
         return status;
     facts.memory = memory.worker;
-    const bool planned = !ddp_train_evaluates_only(run->options) || run->options->plan;
+    const bool planned =
+        !ddp_train_evaluates_only(run->planned.options) || run->planned.options->plan;
     if (run->out && !planned)
         ddp_run_print_model(run);
     if (run->out && planned)
-        ddp_train_plan_print(plan, run->options, facts.data, facts.graph, memory.stages,
+        ddp_train_plan_print(plan, run->planned.options, facts.data, facts.graph, memory.stages,
                              ddp_device_describe(ddp_mode_device(run->mode)), run->out);
     if (run->out && planned && !run->is_resumed)
-        ddp_load_print(&run->load, run->options, run->out);
+        ddp_load_print(&run->planned.load, run->planned.options, run->out);
     if (run->out && planned)
-        ddp_run_print_compute(run);
-    if (planned)
-        ddp_run_evaluation_print(run);
+        ddp_planned_print_compute(&run->planned, run->out);
+    if (run->out && planned)
+        ddp_planned_print_evaluation(&run->planned, run->out);
     ddp_run_resume_print(run);
     return ddp_train_metrics_open(&run->metrics, &facts);
+}
+
+/* --- --plan ----------------------------------------------------------------------------------- */
+
+static enum ddp_status print_plan(struct ddp_run *run)
+{
+    struct ddp_planned *planned = &run->planned;
+    struct ddp_memory_limits limits;
+    struct ddp_memory memory;
+    char description[DDP_PLANNED_DEVICE];
+    enum ddp_status status = ddp_planned_look(planned, &limits, &memory, description);
+    if (status != DDP_OK)
+        return status;
+    ddp_train_plan_print(&planned->plan, planned->options, ddp_dataset_info(planned->data),
+                         planned->graph, memory.stages, description, run->out);
+    ddp_planned_print_compute(planned, run->out);
+    ddp_planned_print_evaluation(planned, run->out);
+    ddp_run_resume_print(run);
+    return ddp_planned_print_needs(planned, &memory, &limits, run->out);
+}
+
+enum ddp_status ddp_run_print_plan(struct ddp_run *run)
+{
+    return run->out ? print_plan(run) : DDP_OK;
 }
 
 /* --- steps ------------------------------------------------------------------------------------ */
@@ -91,7 +114,7 @@ enum ddp_status ddp_run_begin(struct ddp_run *run)
  */
 static enum ddp_status print_weights(struct ddp_run *run)
 {
-    if (ddp_graph_element_count(run->graph) > SMALL_MODEL)
+    if (ddp_graph_element_count(run->planned.graph) > SMALL_MODEL)
         return DDP_OK;
     enum ddp_status status = ddp_mode_average(run->mode);
     if (status == DDP_OK)
@@ -100,8 +123,8 @@ static enum ddp_status print_weights(struct ddp_run *run)
         return status;
     const char *separator = "";
     fputs("Model weights: [", run->out);
-    for (int i = 0; i < ddp_graph_parameter_count(run->graph); i++) {
-        const struct ddp_parameter *parameter = ddp_graph_parameter_at(run->graph, i);
+    for (int i = 0; i < ddp_graph_parameter_count(run->planned.graph); i++) {
+        const struct ddp_parameter *parameter = ddp_graph_parameter_at(run->planned.graph, i);
         for (int64_t k = 0; k < parameter->count; k++) {
             fprintf(run->out, "%s%.4f", separator, (double)run->weights[parameter->offset + k]);
             separator = ", ";
@@ -122,7 +145,7 @@ static double gradient_norm(const struct ddp_run *run)
 /* A rate that the program has set must be every rank's. */
 static enum ddp_status rate_of(const struct ddp_run *run, double *rate)
 {
-    *rate = ddp_schedule_rate(&run->plan.schedule, run->step);
+    *rate = ddp_schedule_rate(&run->planned.plan.schedule, run->step);
     if (isnan(run->own_rate))
         return DDP_OK;
     if (!(run->own_rate >= 0) || isinf(run->own_rate))
@@ -143,8 +166,8 @@ static enum ddp_status rate_of(const struct ddp_run *run, double *rate)
 static enum ddp_status between_steps(struct ddp_run *run)
 {
     const int64_t step = run->step;
-    const bool stop =
-        run->options->checkpoint && step < run->end_step && ddp_job_should_stop(run->job, step);
+    const bool stop = run->planned.options->checkpoint && step < run->end_step &&
+                      ddp_job_should_stop(run->job, step);
     const bool due = stop || step > run->first_step;
     enum ddp_status status = ddp_run_checkpoint_poll(run);
     if (status == DDP_OK && due && ddp_run_checkpoint_due(run, step, stop))
@@ -155,7 +178,7 @@ static enum ddp_status between_steps(struct ddp_run *run)
 /* What follows a step and its evaluation. */
 static enum ddp_status end_step(struct ddp_run *run)
 {
-    const int64_t every = run->options->sample_every;
+    const int64_t every = run->planned.options->sample_every;
     enum ddp_status status = DDP_OK;
     if (every > 0 && run->step % every == 0)
         status = ddp_mode_average(run->mode);
@@ -186,26 +209,26 @@ enum ddp_status ddp_run_step(struct ddp_run *run)
     ddp_train_metrics_step(run->metrics, step, (double)loss, ddp_mode_counted(run->mode), rate,
                            norm, ddp_loader_wait_seconds(run->loader));
     status = ddp_train_guard_step(run, step, (double)loss, norm);
-    if (status == DDP_OK && run->options->report.verbose)
+    if (status == DDP_OK && run->planned.options->report.verbose)
         status = print_weights(run);
-    return status == DDP_OK ? ddp_run_check_replicas(run, run->step) : status;
+    return status;
 }
 
 /* --- after the last step ---------------------------------------------------------------------- */
 
 static enum ddp_status write_weights(struct ddp_run *run, const char *path)
 {
-    return ddp_train_weights_save(path, run->graph, run->weights);
+    return ddp_train_weights_save(path, run->planned.graph, run->weights);
 }
 
 enum ddp_status ddp_run_save(struct ddp_run *run, const char *path, bool last)
 {
     char shown[DDP_TEXT_SHOWN];
-    const bool saves = run->plan.rank == 0;
+    const bool saves = run->planned.plan.rank == 0;
     enum ddp_status status = ddp_mode_average(run->mode);
     const int64_t begin = ddp_trace_begin();
     if (saves)
-        ddp_job_report(run->job, "save", run->step);
+        ddp_job_report(run->job, "save", run->step > 0 ? run->step - 1 : 0);
     if (status == DDP_OK)
         status = ddp_run_fetch_weights(run, saves);
     if (status != DDP_OK || !saves)
@@ -217,15 +240,41 @@ enum ddp_status ddp_run_save(struct ddp_run *run, const char *path, bool last)
     return status;
 }
 
+static enum ddp_status write_exported(struct ddp_run *run, const char *path)
+{
+    return ddp_planned_export(&run->planned, path, run->weights, run->frozen.values,
+                              run->tokenizer);
+}
+
+/* What --export names. */
+static enum ddp_status export_weights(struct ddp_run *run)
+{
+    char shown[DDP_TEXT_SHOWN];
+    const char *path = run->planned.options->export_path;
+    const bool writes = run->planned.plan.rank == 0;
+    if (!path)
+        return DDP_OK;
+    const int64_t begin = ddp_trace_begin();
+    if (writes)
+        ddp_job_report(run->job, "export", run->step > 0 ? run->step - 1 : 0);
+    enum ddp_status status = ddp_run_fetch_weights(run, writes);
+    if (status == DDP_OK && writes)
+        status = ddp_run_write(run, path, write_exported);
+    ddp_trace_end("export", begin, NULL, 0);
+    if (status == DDP_OK && writes && run->out)
+        fprintf(run->out, "exported %s\n", ddp_text_show(shown, path));
+    return status;
+}
+
 /* What could not be written on rank 0 does not end the job: the others would wait, and a last
  * checkpoint is all the more welcome. */
 static enum ddp_status write_results(struct ddp_run *run)
 {
     enum ddp_status saved = DDP_OK, exported = DDP_OK;
-    if (run->options->save)
-        saved = ddp_run_save(run, run->options->save, true);
+    if (run->planned.options->save)
+        saved = ddp_run_save(run, run->planned.options->save, true);
     if (saved == DDP_OK || saved == DDP_ERR_IO)
-        exported = ddp_run_export(run);
+        exported = export_weights(run);
     return saved == DDP_OK ? exported : saved;
 }
 

@@ -9,6 +9,9 @@
 /* Shows the plan, opens what will show the steps. Collective, as is all that follows. */
 enum ddp_status ddp_run_begin(struct ddp_run *run);
 
+/* The whole of --plan, in the place of training. */
+enum ddp_status ddp_run_print_plan(struct ddp_run *run);
+
 /* The step after run->step steps; before it, what follows the last one: sample, checkpoint.
  * DDP_ERR_PREEMPTED: the job is to stop, the checkpoint is begun, and no step was made. */
 enum ddp_status ddp_run_step(struct ddp_run *run);

@@ -26,7 +26,7 @@
 static enum ddp_status gather_hosts(struct ddp_run *run)
 {
     char own[DDP_TRAIN_HOST] = "";
-    run->hosts = ddp_array_alloc((size_t)run->plan.world_size, DDP_TRAIN_HOST);
+    run->hosts = ddp_array_alloc((size_t)run->planned.plan.world_size, DDP_TRAIN_HOST);
     if (!run->hosts)
         return DDP_ERR_MEMORY;
     gethostname(own, sizeof own - 1);
@@ -36,9 +36,9 @@ static enum ddp_status gather_hosts(struct ddp_run *run)
 const char *ddp_run_where(const struct ddp_run *run, int rank, char text[DDP_TRAIN_WHERE])
 {
     text[0] = '\0';
-    if (run->plan.nodes > 1)
+    if (run->planned.plan.nodes > 1)
         snprintf(text, DDP_TRAIN_WHERE, " on node %d (%.*s)",
-                 rank / ddp_train_plan_node_workers(&run->plan), DDP_TRAIN_HOST,
+                 rank / ddp_train_plan_node_workers(&run->planned.plan), DDP_TRAIN_HOST,
                  run->hosts + (size_t)rank * DDP_TRAIN_HOST);
     return text;
 }
@@ -86,14 +86,9 @@ static uint64_t value_of(const struct ddp_train_options *options, const struct d
 
 static void add_options(struct traits *traits, const struct ddp_train_options *options)
 {
-    static const char *const of_a_node[] = {"threads", "data-threads", "quiet"};
-    for (const struct ddp_option *row = ddp_train_option_table(); row->name; row++) {
-        bool own = row->alias_of != NULL;
-        for (size_t i = 0; i < sizeof of_a_node / sizeof of_a_node[0]; i++)
-            own = own || strcmp(row->name, of_a_node[i]) == 0;
-        if (!own)
+    for (const struct ddp_option *row = ddp_train_option_table(); row->name; row++)
+        if (!row->alias_of && !row->gone && !(row->scope & DDP_OF_NODE))
             add_trait(traits, row->name, true, value_of(options, row));
-    }
 }
 
 static enum ddp_status add_data(struct traits *traits, const ddp_dataset *data, const char *name)
@@ -127,16 +122,17 @@ static uint64_t hash_parameters(const ddp_graph *graph)
 
 static enum ddp_status collect_traits(struct traits *traits, const struct ddp_run *run)
 {
-    const char *model = ddp_graph_description(run->graph), *device = run->plan.device.name;
+    const char *model = ddp_graph_description(run->planned.graph),
+               *device = run->planned.plan.device.name;
     traits->count = 0;
-    add_options(traits, run->options);
+    add_options(traits, run->planned.options);
     add_trait(traits, "the device", false, ddp_hash(device, strlen(device)));
     add_trait(traits, "the model", false, ddp_hash(model, strlen(model)));
-    add_trait(traits, "the model", false, hash_parameters(run->graph));
-    if (run->plan.nodes == 1 && !run->options->own_data)
+    add_trait(traits, "the model", false, hash_parameters(run->planned.graph));
+    if (run->planned.plan.nodes == 1 && !run->planned.options->own_data)
         return DDP_OK; /* the same files */
-    enum ddp_status status = add_data(traits, run->data, "the data");
-    return status == DDP_OK ? add_data(traits, run->test, "the test data") : status;
+    enum ddp_status status = add_data(traits, run->planned.data, "the data");
+    return status == DDP_OK ? add_data(traits, run->planned.test, "the test data") : status;
 }
 
 /* Rank 0 says which node or rank has what of its own. */
@@ -148,7 +144,7 @@ static void tell(const struct ddp_run *run, const struct traits *traits, const i
         rank++;
     const char *name = traits->names[differs[rank]];
     const bool option = traits->options[differs[rank]];
-    const bool nodes = rank >= ddp_train_plan_node_workers(&run->plan); /* not of one */
+    const bool nodes = rank >= ddp_train_plan_node_workers(&run->planned.plan); /* not of one */
     if (nodes)
         ddp_run_where(run, 0, here);
     if (nodes)
@@ -165,7 +161,7 @@ static void tell(const struct ddp_run *run, const struct traits *traits, const i
 static enum ddp_status compare_traits(const struct ddp_run *run, const struct traits *own,
                                       int64_t *first, int64_t *differs)
 {
-    const int ranks = run->plan.world_size;
+    const int ranks = run->planned.plan.world_size;
     memcpy(first, own->values, sizeof own->values);
     enum ddp_status status =
         ddp_comm_broadcast(run->comm, first, sizeof own->values / sizeof *first, DDP_I64, 0);
@@ -179,7 +175,7 @@ static enum ddp_status compare_traits(const struct ddp_run *run, const struct tr
         same = same && differs[r] < 0;
     if (status != DDP_OK || same)
         return status;
-    if (run->plan.rank == 0)
+    if (run->planned.plan.rank == 0)
         tell(run, own, differs);
     status = ddp_comm_barrier(run->comm); /* no rank ends the job before it is logged */
     return status == DDP_OK ? DDP_ERR_INVALID : status;
@@ -187,14 +183,14 @@ static enum ddp_status compare_traits(const struct ddp_run *run, const struct tr
 
 enum ddp_status ddp_run_meet_nodes(struct ddp_run *run)
 {
-    const int ranks = run->plan.world_size;
+    const int ranks = run->planned.plan.world_size;
     if (ranks == 1)
         return DDP_OK;
     struct traits *own = ddp_array_alloc(1, sizeof *own);
     int64_t *first = ddp_array_alloc(1, sizeof own->values);
     int64_t *differs = ddp_array_alloc((size_t)ranks, sizeof *differs);
     enum ddp_status status = own && first && differs ? DDP_OK : DDP_ERR_MEMORY;
-    if (status == DDP_OK && run->plan.nodes > 1)
+    if (status == DDP_OK && run->planned.plan.nodes > 1)
         status = gather_hosts(run);
     if (status == DDP_OK)
         status = collect_traits(own, run);
@@ -216,7 +212,7 @@ enum sight {
 
 static int64_t look(const struct ddp_run *run, uint64_t mark)
 {
-    const char *path = run->options->checkpoint;
+    const char *path = run->planned.options->checkpoint;
     const struct timespec pause = {.tv_nsec = LOOK_NS};
     for (int i = 0; i < LOOKS; i++) {
         if (ddp_checkpoint_dir_has_mark(path, mark))
@@ -230,16 +226,16 @@ static int64_t look(const struct ddp_run *run, uint64_t mark)
 static enum ddp_status judge(const struct ddp_run *run, const int64_t *sights)
 {
     char there[DDP_TRAIN_WHERE], here[DDP_TRAIN_WHERE];
-    const char *path = run->options->checkpoint;
+    const char *path = run->planned.options->checkpoint;
     int found = -1;
-    for (int r = run->plan.world_size - 1; r >= 0; r--)
+    for (int r = run->planned.plan.world_size - 1; r >= 0; r--)
         if (sights[r] != SEES && (found < 0 || sights[r] >= sights[found]))
             found = r;
     if (found < 0)
         return DDP_OK;
     ddp_run_where(run, found, there);
     ddp_run_where(run, 0, here);
-    if (run->options->resume && sights[found] == SEES_OTHERS &&
+    if (run->planned.options->resume && sights[found] == SEES_OTHERS &&
         !ddp_checkpoint_dir_has_checkpoints(path))
         return ddp_fail(DDP_ERR_INVALID,
                         "--resume: %s has no checkpoint%s, which reads them, but it has%s: make "
@@ -254,10 +250,10 @@ static enum ddp_status judge(const struct ddp_run *run, const int64_t *sights)
 
 enum ddp_status ddp_run_check_directory(struct ddp_run *run)
 {
-    const struct ddp_train_plan *plan = &run->plan;
+    const struct ddp_train_plan *plan = &run->planned.plan;
     const bool marks = plan->rank == 0 && run->checkpoint_dir.path;
     uint64_t mark = 0;
-    if (plan->nodes == 1 || !run->options->checkpoint || run->options->plan)
+    if (plan->nodes == 1 || !run->planned.options->checkpoint || run->planned.options->plan)
         return DDP_OK;
     int64_t *sights = ddp_array_alloc((size_t)plan->world_size, sizeof *sights);
     enum ddp_status status = sights ? DDP_OK : DDP_ERR_MEMORY;

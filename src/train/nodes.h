@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Were all ranks started alike? And of a run over several machines, the nodes: what they are
- * called, and whether they share the directory of checkpoints. */
+ * Whether all ranks were started alike; and of a run over several machines, the nodes: what they
+ * are called, and whether they share the directory of checkpoints. */
 #ifndef DDP_TRAIN_NODES_H
 #define DDP_TRAIN_NODES_H
 

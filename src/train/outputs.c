@@ -110,8 +110,8 @@ static enum ddp_status check_pair(const struct output *one, const struct output 
                         one->option, other->option, other->path);
     if (is_inside(other, one))
         return ddp_fail(DDP_ERR_INVALID,
-                        "%s %s is inside of the directory of %s, which is written as a whole: name "
-                        "a place outside",
+                        "%s %s is inside the directory of %s, which is written as a whole: name a "
+                        "place outside",
                         other->option, other->path, one->option);
     return DDP_OK;
 }
@@ -121,7 +121,7 @@ enum ddp_status ddp_train_check_outputs(const struct ddp_train_options *options,
     const struct output outputs[] = {
         {"--save", options->save, AT_END},
         {"--export", options->export_path,
-         options->model == &ddp_model_llama ? NEW_DIRECTORY : AT_END},
+         options->model->exports_directory ? NEW_DIRECTORY : AT_END},
         {"--predict", options->predict, AT_END},
         {"--log", options->report.log, AT_ONCE},
         {"--trace", options->report.trace, AT_ONCE},
@@ -168,14 +168,14 @@ static enum ddp_status check_room_of_directory(const char *path, uint64_t bytes,
 
 enum ddp_status ddp_run_check_room(const struct ddp_run *run, uint64_t exported)
 {
-    const struct ddp_train_options *options = run->options;
-    const uint64_t learned = (uint64_t)ddp_graph_element_count(run->graph);
+    const struct ddp_train_options *options = run->planned.options;
+    const uint64_t learned = (uint64_t)ddp_graph_element_count(run->planned.graph);
     enum ddp_status status = DDP_OK;
     if (options->save)
         status = check_room_of_file(options->save, learned * sizeof(float));
     if (status != DDP_OK || !options->export_path)
         return status;
-    if (run->plan.model != &ddp_model_llama)
+    if (!run->planned.plan.model->exports_directory)
         return check_room_of_file(options->export_path, exported);
     const uint64_t shard = (uint64_t)options->shard_bytes;
     return check_room_of_directory(options->export_path, exported,
@@ -226,10 +226,4 @@ enum ddp_status ddp_run_write(struct ddp_run *run, const char *path,
                                  "/var/tmp, /tmp, HOME or /dev/shm either");
     free(copy);
     return status;
-}
-
-void ddp_run_print_exported(const struct ddp_run *run)
-{
-    char shown[DDP_TEXT_SHOWN];
-    fprintf(run->out, "exported %s\n", ddp_text_show(shown, run->options->export_path));
 }

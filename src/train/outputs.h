@@ -13,7 +13,7 @@
  *   out  says which directories were made; NULL: nothing */
 enum ddp_status ddp_train_check_outputs(const struct ddp_train_options *options, FILE *out);
 
-/* Is there room for what --save and --export will write? The model has been built.
+/* Whether there is room for what --save and --export will write. The model has been built.
  *   exported  bytes of what --export writes
  * DDP_ERR_IO: names the file. */
 enum ddp_status ddp_run_check_room(const struct ddp_run *run, uint64_t exported);
@@ -24,8 +24,5 @@ enum ddp_status ddp_run_check_room(const struct ddp_run *run, uint64_t exported)
  * DDP_ERR_IO: it was not written to its path. */
 enum ddp_status ddp_run_write(struct ddp_run *run, const char *path,
                               enum ddp_status (*write)(struct ddp_run *run, const char *path));
-
-/* Says that --export was written. run->out is not NULL. */
-void ddp_run_print_exported(const struct ddp_run *run);
 
 #endif

@@ -286,11 +286,11 @@ static enum ddp_status gather(const struct predictions *p, ddp_comm *comm, struc
 /* Collective. */
 static enum ddp_status write_file(const struct predictions *p, const struct ddp_run *run)
 {
-    const bool writes = run->plan.rank == 0;
+    const bool writes = run->planned.plan.rank == 0;
     struct writer w = {.p = p};
     enum ddp_status status = DDP_OK;
     if (writes)
-        status = ddp_atomic_file_open(&w.file, run->options->predict);
+        status = ddp_atomic_file_open(&w.file, run->planned.options->predict);
     if (status == DDP_OK && writes)
         status = p->matrix ? add_npy_header(&w) : add_csv_header(&w);
     if (status == DDP_OK)
@@ -307,32 +307,33 @@ static enum ddp_status write_file(const struct predictions *p, const struct ddp_
 /* The test part, or where there is none all data. */
 static const ddp_dataset *to_predict(const struct ddp_run *run)
 {
-    return run->test ? run->test : run->data;
+    return run->planned.test ? run->planned.test : run->planned.data;
 }
 
 /* Numbers that the model gives of a sample. */
 static int64_t outputs_of(const struct ddp_run *run)
 {
-    const size_t width = ddp_dtype_bytes(run->model_config.activations);
-    return (int64_t)(ddp_exec_graph_output_bytes(run->graph) / width) / run->model_config.batch;
+    const size_t width = ddp_dtype_bytes(run->planned.model_config.activations);
+    return (int64_t)(ddp_exec_graph_output_bytes(run->planned.graph) / width) /
+           run->planned.model_config.batch;
 }
 
 static enum ddp_status predict(struct ddp_run *run)
 {
     const struct ddp_dataset_info *info = ddp_dataset_info(to_predict(run));
-    const bool numbers = run->options->custom && run->model_config.classes == 0;
+    const bool numbers = run->planned.options->custom && run->planned.model_config.classes == 0;
     const int64_t outputs = outputs_of(run);
     struct predictions p = {
         .data = to_predict(run),
         .numbers = numbers,
-        .classes = numbers ? outputs : run->model_config.classes,
+        .classes = numbers ? outputs : run->planned.model_config.classes,
     };
     const struct ddp_train_evaluator_setup setup = {
         .mode = run->mode,
         .comm = run->comm,
-        .stages = ddp_train_plan_stage_workers(&run->plan),
-        .model = run->plan.model,
-        .config = &run->model_config,
+        .stages = ddp_train_plan_stage_workers(&run->planned.plan),
+        .model = run->planned.plan.model,
+        .config = &run->planned.model_config,
         .test = p.data,
         .samples = info->sample_count,
         .visit = take_batch,
@@ -342,7 +343,7 @@ static enum ddp_status predict(struct ddp_run *run)
     ddp_train_evaluator *evaluator = NULL;
     struct ddp_train_scores scores;
     char shown[DDP_TEXT_SHOWN];
-    p.matrix = ddp_text_ends_with(run->options->predict, ".npy");
+    p.matrix = ddp_text_ends_with(run->planned.options->predict, ".npy");
     p.row_bytes =
         p.matrix || numbers ? (size_t)p.classes * sizeof(float) : sizeof(struct prediction);
     if (numbers && !p.matrix)
@@ -366,32 +367,34 @@ static enum ddp_status predict(struct ddp_run *run)
     ddp_trace_end("predict", begin, NULL, 0);
     if (status == DDP_OK && run->out)
         ddp_terminal_print(run->out, "predictions of %" PRId64 " samples of %s are in %s\n",
-                           info->sample_count, run->test ? "the test set" : "the data",
-                           ddp_text_show(shown, run->options->predict));
+                           info->sample_count, run->planned.test ? "the test set" : "the data",
+                           ddp_text_show(shown, run->planned.options->predict));
     return status;
 }
 
 void ddp_run_print_model(const struct ddp_run *run)
 {
     const struct ddp_dataset_info *info = ddp_dataset_info(to_predict(run));
-    const char *adapters = run->load.saved ? run->load.saved : run->load.adapters;
+    const char *adapters =
+        run->planned.load.saved ? run->planned.load.saved : run->planned.load.adapters;
     char shown[3][DDP_TEXT_SHOWN];
     ddp_terminal_print(run->out,
                        "model    %s, %" PRId64 " parameters, weights from %s%s%s\n"
                        "data     %s, %" PRId64 " samples%s\n",
-                       run->plan.model->name, ddp_graph_element_count(run->graph),
-                       ddp_text_show(shown[0], run->options->load),
+                       run->planned.plan.model->name, ddp_graph_element_count(run->planned.graph),
+                       ddp_text_show(shown[0], run->planned.options->load),
                        adapters ? ", adapters from " : "",
                        adapters ? ddp_text_show(shown[2], adapters) : "",
                        ddp_text_show(shown[1], ddp_dataset_where(info)), info->sample_count,
-                       run->test ? " of the test set" : "");
+                       run->planned.test ? " of the test set" : "");
     fflush(run->out);
 }
 
 /* Samples alone are measured for themselves, and the model has seen others. */
 static void warn_scaled(const struct ddp_run *run)
 {
-    if (!run->test && run->plan.rank == 0 && ddp_dataset_is_scaled(ddp_dataset_info(run->data)))
+    if (!run->planned.test && run->planned.plan.rank == 0 &&
+        ddp_dataset_is_scaled(ddp_dataset_info(run->planned.data)))
         ddp_log(
             DDP_LOG_WARNING,
             "the samples are scaled by their own mean and deviation: if the model was trained on "
@@ -401,11 +404,11 @@ static void warn_scaled(const struct ddp_run *run)
 enum ddp_status ddp_run_without_training(struct ddp_run *run)
 {
     enum ddp_status status = DDP_OK;
-    if (run->options->eval_only && run->evaluator)
+    if (run->planned.options->eval_only && run->evaluator)
         status = ddp_run_evaluate(run, 0, NULL);
     if (status == DDP_OK)
         ddp_run_print_confusion(run);
-    if (status == DDP_OK && run->options->predict) {
+    if (status == DDP_OK && run->planned.options->predict) {
         warn_scaled(run);
         status = predict(run);
     }
@@ -413,11 +416,6 @@ enum ddp_status ddp_run_without_training(struct ddp_run *run)
 }
 
 /* --- options --- */
-
-/* How a training uses its workers: what is refused where it does not suit them. */
-static const char *const sharing[] = {"zero",         "shared-weights", "bucket-mb",  "acc-steps",
-                                      "global-batch", "sync-every",     "local-from", "sync-state",
-                                      "outer-lr",     "outer-momentum", NULL};
 
 void ddp_run_drop_training(struct ddp_train_options *options)
 {
@@ -432,14 +430,15 @@ void ddp_run_drop_training(struct ddp_train_options *options)
     options->checkpoint = options->resume_from = NULL;
     options->resume = options->extend = options->keep_best = false;
     options->save = options->export_path = NULL;
-    options->sample_every = options->eval_every = options->patience = options->check_replicas = 0;
+    options->sample_every = options->eval_every = options->patience = 0;
     if (options->plan)
         return;
     options->sync_batch_norm = false;
     options->sync_every = 1;
     options->acc_steps = 1;
-    for (int i = 0; sharing[i]; i++)
-        ddp_options_forget(ddp_train_option_table(), &options->given, sharing[i]);
+    /* How a training uses its workers is refused where it does not suit them. */
+    for (const char *name; (name = ddp_train_given_of(options, DDP_OF_UPDATE));)
+        ddp_options_forget(ddp_train_option_table(), &options->given, name);
 }
 
 static bool ends_well(const char *path)
@@ -449,8 +448,8 @@ static bool ends_well(const char *path)
 
 enum ddp_status ddp_run_check_prediction(const struct ddp_run *run)
 {
-    const struct ddp_train_options *options = run->options;
-    const struct ddp_model *model = run->plan.model;
+    const struct ddp_train_options *options = run->planned.options;
+    const struct ddp_model *model = run->planned.plan.model;
     const char *name = options->eval_only ? "eval-only" : "predict";
     if (!ddp_train_evaluates_only(options))
         return DDP_OK;
@@ -475,7 +474,7 @@ enum ddp_status ddp_run_check_prediction(const struct ddp_run *run)
                         "--generate, or --eval-only for its loss",
                         model->name);
     if (options->predict && !options->custom && !model->labels)
-        return ddp_fail(DDP_ERR_INVALID, "--predict: the model %s tells no classes apart",
+        return ddp_fail(DDP_ERR_INVALID, "--predict: the model %s does not predict classes",
                         model->name);
     return DDP_OK;
 }

@@ -12,7 +12,6 @@
 #include "core/parse.h"
 #include "core/terminal.h"
 #include "core/text.h"
-#include "model/gpt2.h"
 #include "train/hooks.h"
 
 #include <inttypes.h>
@@ -119,7 +118,7 @@ static void add_local(struct ddp_checkpoint_facts *facts, const struct ddp_mode_
         return;
     ddp_checkpoint_fact_add(facts, "sync every", "%" PRId64, local->every);
     ddp_checkpoint_fact_add(facts, "local from", "%" PRId64, local->from);
-    add_flag(facts, "sync state", local->state);
+    add_flag(facts, "sync state", false); /* that of earlier versions */
     if (local->outer)
         ddp_checkpoint_fact_add(facts, "outer SGD", "rate %s momentum %s",
                                 number_text(rate, local->outer_rate),
@@ -130,28 +129,29 @@ static void add_local(struct ddp_checkpoint_facts *facts, const struct ddp_mode_
  * A new setting that does must be added here. */
 static void collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts *facts)
 {
-    const struct ddp_train_plan *plan = &run->plan;
+    const struct ddp_train_plan *plan = &run->planned.plan;
     facts->count = 0;
-    ddp_checkpoint_fact_add(facts, "model", "%s", ddp_graph_description(run->graph));
+    ddp_checkpoint_fact_add(facts, "model", "%s", ddp_graph_description(run->planned.graph));
     add_number(facts, "dropout",
-               plan->model == &ddp_model_gpt2 ? ddp_gpt2_in(&run->model_config)->dropout : 0);
-    add_flag(facts, "bf16", run->model_config.compute == DDP_BF16);
-    ddp_checkpoint_fact_add(facts, "parameters", "%" PRId64, ddp_graph_element_count(run->graph));
-    if (ddp_graph_frozen_count(run->graph) > 0) /* which checkpoints do not hold */
+               plan->model->dropout ? plan->model->dropout(&run->planned.model_config) : 0);
+    add_flag(facts, "bf16", run->planned.model_config.compute == DDP_BF16);
+    ddp_checkpoint_fact_add(facts, "parameters", "%" PRId64,
+                            ddp_graph_element_count(run->planned.graph));
+    if (ddp_graph_frozen_count(run->planned.graph) > 0) /* which checkpoints do not hold */
         ddp_checkpoint_fact_add(facts, FROZEN, "%d of hash %016" PRIx64,
-                                ddp_graph_frozen_count(run->graph), run->frozen_hash);
+                                ddp_graph_frozen_count(run->planned.graph), run->frozen_hash);
     ddp_checkpoint_fact_add(facts, "samples", "%" PRId64,
-                            ddp_dataset_info(run->data)->sample_count);
+                            ddp_dataset_info(run->planned.data)->sample_count);
     ddp_checkpoint_fact_add(facts, DDP_CHECKPOINT_DATA, "%016" PRIx64, run->data_fingerprint);
-    if (run->options->val_split > 0)
-        add_number(facts, "val split", run->options->val_split);
-    if (run->options->normalize)
+    if (run->planned.options->val_split > 0)
+        add_number(facts, "val split", run->planned.options->val_split);
+    if (run->planned.options->normalize)
         add_flag(facts, "normalize", true);
     add_flag(facts, "shuffle", plan->sampler.shuffle);
     add_flag(facts, "drop last", plan->sampler.drop_last);
-    add_flag(facts, "crop", run->options->crop);
-    add_flag(facts, "flip", run->options->flip);
-    add_flag(facts, "sync batch norm", run->options->sync_batch_norm);
+    add_flag(facts, "crop", run->planned.options->crop);
+    add_flag(facts, "flip", run->planned.options->flip);
+    add_flag(facts, "sync batch norm", run->planned.options->sync_batch_norm);
     ddp_checkpoint_fact_add(facts, DDP_CHECKPOINT_SHARDS, "%" PRId64, plan->global_shards);
     ddp_checkpoint_fact_add(facts, LANES, "%" PRId64, plan->lanes);
     ddp_checkpoint_fact_add(facts, DDP_CHECKPOINT_BATCH, "%" PRId64, plan->batch_size);
@@ -162,10 +162,10 @@ static void collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts
 
 static struct ddp_checkpoint_cursor cursor_at(const struct ddp_run *run, int64_t step)
 {
-    const struct ddp_train_plan *plan = &run->plan;
+    const struct ddp_train_plan *plan = &run->planned.plan;
     const int64_t in_epoch = step % plan->steps_per_epoch;
     return (struct ddp_checkpoint_cursor){
-        .seed = run->options->seed,
+        .seed = run->planned.options->seed,
         .step = step,
         .epoch = step / plan->steps_per_epoch,
         .step_in_epoch = in_epoch,
@@ -177,9 +177,9 @@ static struct ddp_checkpoint_cursor cursor_at(const struct ddp_run *run, int64_t
 
 enum ddp_status ddp_run_checkpoint_open(struct ddp_run *run)
 {
-    const struct ddp_train_options *options = run->options;
+    const struct ddp_train_options *options = run->planned.options;
     run->saved_step = -1;
-    if (!options->checkpoint || run->plan.rank != 0)
+    if (!options->checkpoint || run->planned.plan.rank != 0)
         return DDP_OK;
     return ddp_checkpoint_dir_open(&run->checkpoint_dir, options->checkpoint, LOCK_WAIT_MS);
 }
@@ -214,7 +214,7 @@ static bool is_own(const struct ddp_run *run, const char *path)
 
 static enum ddp_status find_checkpoint(struct ddp_run *run)
 {
-    const struct ddp_train_options *options = run->options;
+    const struct ddp_train_options *options = run->planned.options;
     enum ddp_status status = DDP_OK;
     if (options->resume)
         status = ddp_checkpoint_read_latest(&run->resumed, &run->checkpoint_dir);
@@ -233,12 +233,12 @@ static enum ddp_status find_checkpoint(struct ddp_run *run)
 static void take_lanes(struct ddp_run *run)
 {
     struct ddp_checkpoint_facts *saved = &run->resumed.state.facts;
-    struct ddp_train_plan *plan = &run->plan;
+    struct ddp_train_plan *plan = &run->planned.plan;
     int64_t lanes = plan->global_shards;
     /* What is no such number is that of other shards, which is a difference too. */
     if (!ddp_parse_int64(ddp_checkpoint_fact_value(saved, LANES), 1, lanes, &lanes))
         ddp_checkpoint_fact_add(saved, LANES, "%" PRId64, lanes);
-    if (ddp_train_given(run->options, "lanes"))
+    if (ddp_train_given(run->planned.options, "lanes"))
         return;
     ddp_train_plan_lanes(plan, lanes);
     if (plan->lanes == lanes)
@@ -259,7 +259,8 @@ static enum ddp_status check_checkpoint(struct ddp_run *run)
     take_lanes(run);
     ddp_run_take_schedule(run);
     collect_facts(run, &facts);
-    if (run->options->plan && ddp_graph_frozen_count(run->graph) > 0) /* it has not read them */
+    if (run->planned.options->plan &&
+        ddp_graph_frozen_count(run->planned.graph) > 0) /* it has not read them */
         ddp_checkpoint_fact_add(&facts, FROZEN, "%s",
                                 ddp_checkpoint_fact_value(&run->resumed.state.facts, FROZEN));
     enum ddp_status status = ddp_run_match(run, &facts);
@@ -276,17 +277,17 @@ static enum ddp_status check_checkpoint(struct ddp_run *run)
 static enum ddp_status check_workers(const struct ddp_run *run)
 {
     const struct ddp_checkpoint_apart *apart = &run->resumed.state.apart;
-    const struct ddp_mode_local *local = &run->plan.local;
+    const struct ddp_mode_local *local = &run->planned.plan.local;
     const int64_t step = run->resumed.state.cursor.step;
-    if (!apart->weights || apart->workers == run->plan.world_size || local->every <= 1)
+    if (!apart->weights || apart->workers == run->planned.plan.world_size || local->every <= 1)
         return DDP_OK;
     const int64_t before = step - (step - local->from) % local->every;
     return ddp_fail(DDP_ERR_INVALID,
                     "%s: it has the weights of %" PRId64 " workers between two synchronisations, "
                     "and this run has %d: resume on %" PRId64 ", or from a checkpoint of a "
                     "synchronisation, such as step %" PRId64 " or %" PRId64,
-                    run->resumed.path, apart->workers, run->plan.world_size, apart->workers, before,
-                    before + local->every);
+                    run->resumed.path, apart->workers, run->planned.plan.world_size, apart->workers,
+                    before, before + local->every);
 }
 
 /* What rank 0 finds, for all. */
@@ -297,13 +298,14 @@ struct found {
 
 enum ddp_status ddp_run_resume(struct ddp_run *run)
 {
-    struct ddp_schedule *schedule = &run->plan.schedule;
+    struct ddp_schedule *schedule = &run->planned.plan.schedule;
     struct found found = {0};
     enum ddp_status status = DDP_OK;
-    if (!run->options->resume && !run->options->resume_from && !run->options->checkpoint)
+    if (!run->planned.options->resume && !run->planned.options->resume_from &&
+        !run->planned.options->checkpoint)
         return DDP_OK;
-    if (run->plan.rank == 0) {
-        status = ddp_dataset_fingerprint(run->data, &run->data_fingerprint);
+    if (run->planned.plan.rank == 0) {
+        status = ddp_dataset_fingerprint(run->planned.data, &run->data_fingerprint);
         if (status == DDP_OK)
             status = find_checkpoint(run);
         if (status == DDP_OK && run->resumed.path) {
@@ -313,7 +315,7 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
                 status = check_workers(run);
             found = (struct found){.is_resumed = 1,
                                    .step = run->resumed.state.cursor.step,
-                                   .lanes = run->plan.wanted_lanes,
+                                   .lanes = run->planned.plan.wanted_lanes,
                                    .workers = apart->workers,
                                    .weights = apart->weights,
                                    .state = apart->state,
@@ -323,7 +325,8 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
                                    .own_rate =
                                        run->resumed.state.has_rate ? run->resumed.state.rate : NAN};
             if (status == DDP_OK && run->weights) /* a plan has none */
-                status = ddp_checkpoint_take_weights(&run->resumed, run->graph, run->weights);
+                status =
+                    ddp_checkpoint_take_weights(&run->resumed, run->planned.graph, run->weights);
         }
     }
     if (status == DDP_OK)
@@ -336,7 +339,7 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
     if (status == DDP_OK && run->is_resumed) {
         run->resumed_apart =
             (struct ddp_mode_apart){(int)found.workers, found.weights != 0, found.state != 0};
-        ddp_train_plan_lanes(&run->plan, found.lanes);
+        ddp_train_plan_lanes(&run->planned.plan, found.lanes);
         schedule->extended_at = found.extended_at;
         schedule->extended_rate = found.extended_rate;
         schedule->rate = found.rate;
@@ -348,8 +351,8 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
 /* Rank 0 gives each state array of the optimizer to all. */
 static enum ddp_status restore_optimizer(struct ddp_run *run)
 {
-    const size_t bytes = (size_t)ddp_graph_flat_count(run->graph) * sizeof(float);
-    const bool reader = run->plan.rank == 0;
+    const size_t bytes = (size_t)ddp_graph_flat_count(run->planned.graph) * sizeof(float);
+    const bool reader = run->planned.plan.rank == 0;
     enum ddp_status status = DDP_OK;
     float *flat = reader ? ddp_pages_alloc(bytes) : NULL;
     const char *name;
@@ -359,7 +362,7 @@ static enum ddp_status restore_optimizer(struct ddp_run *run)
         if (!ddp_mode_has_state(run->mode, i, &run->resumed_apart))
             continue;
         if (reader)
-            status = ddp_checkpoint_take_array(&run->resumed, run->graph, name, flat);
+            status = ddp_checkpoint_take_array(&run->resumed, run->planned.graph, name, flat);
         if (status == DDP_OK)
             status = ddp_mode_load_state(run->mode, i, flat);
     }
@@ -383,9 +386,9 @@ enum ddp_status ddp_run_restore(struct ddp_run *run)
         names[i] = ddp_mode_state_name(run->mode, i - 1);
     const struct ddp_checkpoint_writer_config config = {
         .dir = &run->checkpoint_dir,
-        .graph = run->graph,
-        .keep = run->options->keep,
-        .keep_best = run->options->keep_best,
+        .graph = run->planned.graph,
+        .keep = run->planned.options->keep,
+        .keep_best = run->planned.options->keep_best,
         .array_count = count,
         .array_names = names,
     };
@@ -396,11 +399,11 @@ enum ddp_status ddp_run_restore(struct ddp_run *run)
 
 void ddp_run_resume_print(const struct ddp_run *run)
 {
-    const int64_t steps = run->plan.steps_per_epoch;
+    const int64_t steps = run->planned.plan.steps_per_epoch;
     char shown[DDP_TEXT_SHOWN];
     if (!run->out)
         return;
-    if (run->is_resumed && run->first_step >= run->plan.total_steps)
+    if (run->is_resumed && run->first_step >= run->planned.plan.total_steps)
         ddp_terminal_print(run->out, "resumed from %s: all %" PRId64 " steps are done\n",
                            ddp_text_show(shown, run->resumed.path), run->first_step);
     else if (run->is_resumed)
@@ -408,29 +411,30 @@ void ddp_run_resume_print(const struct ddp_run *run)
                            "resumed from %s: %" PRId64 " of %" PRId64
                            " steps are done, epoch %" PRId64 " continues at its step %" PRId64 "\n",
                            ddp_text_show(shown, run->resumed.path), run->first_step,
-                           run->plan.total_steps, run->first_step / steps + 1,
+                           run->planned.plan.total_steps, run->first_step / steps + 1,
                            run->first_step % steps + 1);
     if (run->is_resumed && !isnan(run->own_rate))
         ddp_terminal_print(run->out, "learning rate %g, as the program had set it\n",
                            run->own_rate);
     if (run->is_resumed)
         ddp_run_extension_print(run);
-    else if (run->options->resume)
+    else if (run->planned.options->resume)
         ddp_terminal_print(run->out,
                            "there is no checkpoint in %s yet: starting from the beginning\n",
-                           ddp_text_show(shown, run->options->checkpoint));
+                           ddp_text_show(shown, run->planned.options->checkpoint));
 }
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
 bool ddp_run_checkpoint_due(const struct ddp_run *run, int64_t step, bool last)
 {
-    const int64_t every =
-        run->options->checkpoint_every ? run->options->checkpoint_every : run->plan.steps_per_epoch;
-    if (!run->options->checkpoint || step == run->saved_step)
+    const int64_t every = run->planned.options->checkpoint_every
+                              ? run->planned.options->checkpoint_every
+                              : run->planned.plan.steps_per_epoch;
+    if (!run->planned.options->checkpoint || step == run->saved_step)
         return false;
     return last || step % every == 0 || step == run->end_step ||
-           (run->options->keep_best && step == run->best.step);
+           (run->planned.options->keep_best && step == run->best.step);
 }
 
 /* The copy for which training stops. Collective in the modes that share the state out. */
@@ -445,7 +449,7 @@ static enum ddp_status take_snapshot(struct ddp_run *run)
         status = ddp_mode_average(run->mode);
     run->checkpoint_wait_ns += ddp_clock_ns() - start;
     if (status == DDP_OK)
-        status = ddp_mode_get_weights(run->mode, 0, ddp_graph_flat_count(run->graph),
+        status = ddp_mode_get_weights(run->mode, 0, ddp_graph_flat_count(run->planned.graph),
                                       arrays ? arrays[0] : NULL);
     const struct ddp_mode_apart apart = ddp_mode_apart_now(run->mode);
     for (int i = 0; status == DDP_OK && ddp_mode_state_name(run->mode, i); i++)
@@ -459,7 +463,7 @@ static enum ddp_status take_snapshot(struct ddp_run *run)
 enum ddp_status ddp_run_checkpoint(struct ddp_run *run, int64_t step)
 {
     const int64_t start = ddp_clock_ns();
-    ddp_job_report(run->job, "checkpoint", step);
+    ddp_job_report(run->job, "checkpoint", step > 0 ? step - 1 : 0);
     ddp_train_metrics_begin_aside(run->metrics);
     enum ddp_status status = take_snapshot(run);
     if (status == DDP_OK && run->checkpoints)
@@ -503,7 +507,7 @@ enum ddp_status ddp_run_checkpoint_finish(struct ddp_run *run, bool stopped)
         ddp_terminal_print(run->out,
                            "stopped on request after %" PRId64 " of %" PRId64
                            " steps; to continue: the same command with --resume\n",
-                           run->saved_step, run->plan.total_steps);
+                           run->saved_step, run->planned.plan.total_steps);
     if (run->checkpoint_count > 0)
         ddp_terminal_print(
             run->out,
@@ -526,9 +530,10 @@ void ddp_run_checkpoint_close(struct ddp_run *run)
 enum ddp_status ddp_run_fetch_weights(struct ddp_run *run, bool wanted)
 {
     if (wanted && !run->weights)
-        run->weights = ddp_array_alloc((size_t)ddp_graph_flat_count(run->graph), sizeof(float));
+        run->weights =
+            ddp_array_alloc((size_t)ddp_graph_flat_count(run->planned.graph), sizeof(float));
     if (wanted && !run->weights)
         return DDP_ERR_MEMORY;
-    return ddp_mode_get_weights(run->mode, 0, ddp_graph_flat_count(run->graph),
+    return ddp_mode_get_weights(run->mode, 0, ddp_graph_flat_count(run->planned.graph),
                                 wanted ? run->weights : NULL);
 }

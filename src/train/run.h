@@ -1,38 +1,28 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a training run has open, shared by the files that open it (open.c) and run it (train.c). */
+ * What a training run has open, beside what is planned: shared by the files that open it (open.c)
+ * and run it (train.c). */
 #ifndef DDP_TRAIN_RUN_H
 #define DDP_TRAIN_RUN_H
 
 #include "checkpoint/checkpoint.h"
 #include "data/text/tokenizer.h"
 #include "train/evaluate.h"
-#include "weights/hf_config.h"
 #include "train/guard.h"
-#include "train/load.h"
 #include "report/metrics.h"
-#include "train/options.h"
+#include "plan/planned.h"
 #include "train/whole.h"
 
 /* Everything a run opens; closed in reverse. */
 struct ddp_run {
-    struct ddp_train_options *options; /* the model is chosen when the run is opened */
-    struct ddp_load load;
-    struct ddp_train_plan plan;
+    struct ddp_planned planned;
     ddp_job *job;
     ddp_comm *comm;
-    ddp_tokenizer *tokenizer; /* NULL: none */
-    ddp_dataset *data, *test;
-    struct ddp_model_config model_config;
-    struct ddp_hf_config hf_config; /* with --config */
-    ddp_graph *graph, *tail_graph;
+    ddp_tokenizer *tokenizer;         /* NULL: none */
     struct ddp_train_tensor *tensors; /* for the program: one for each of its parameters */
     float *weights; /* flat, host: the initial ones, later what was fetched; NULL in between */
     struct ddp_frozen_host frozen;
-    uint64_t frozen_hash;  /* of its values, on rank 0 */
-    size_t program_bytes;  /* of this process before the run was opened */
-    double exchange_bytes; /* that a step moves, as planned */
-    double device_bytes;   /* of the GPU, in use before it is trained on; 0: not known */
+    uint64_t frozen_hash; /* of its values, on rank 0 */
     ddp_mode *mode;
     ddp_loader *loader;
     ddp_train_evaluator *evaluator;
@@ -42,8 +32,7 @@ struct ddp_run {
     FILE *out;                             /* NULL on all ranks but 0 */
     char *hosts; /* (world_size, DDP_TRAIN_HOST) names of the ranks' machines; NULL: of one only */
     struct ddp_train_guard guard;
-    double peak_flops; /* a second, of all workers; 0: not measured */
-    bool complete;     /* all ranks have done their work */
+    bool complete; /* all ranks have done their work */
     /* Checkpoints; rank 0 has the directory, the writer and what was read. */
     struct ddp_checkpoint_dir checkpoint_dir; /* path NULL: none */
     ddp_checkpoint_writer *checkpoints;
@@ -52,11 +41,10 @@ struct ddp_run {
     bool is_resumed;
     struct ddp_mode_apart resumed_apart; /* what differed between the workers that wrote it */
     bool is_extended;                    /* by this run; the checkpoint's plan was: */
-    struct ddp_schedule planned;         /* ... where the rate depends on the number of steps */
+    struct ddp_schedule schedule_before; /* ... where the rate depends on the number of steps */
     int64_t first_step, end_step;        /* the second may come down: an early end */
     int64_t step;                        /* done */
     double idle;                         /* ddp_mode_idle_share() of all steps of this run */
-    int64_t compared;                    /* of these, when --check-replicas looked last */
     bool own_loop;                       /* the caller's, who gets what a step gives */
     double own_rate;                     /* that the program has set; NaN: the schedule's */
     ddp_train *train;                    /* the whole, for: */
@@ -95,7 +83,7 @@ void ddp_run_extension_print(const struct ddp_run *run);
 #define DDP_FACT_SCHEDULE "schedule"
 #define DDP_FACT_EXTENDED "extended"
 
-/* Is a checkpoint to be written after `step` steps? The same on all ranks.
+/* Whether a checkpoint is to be written after `step` steps. The same on all ranks.
  *   last  the run ends here */
 bool ddp_run_checkpoint_due(const struct ddp_run *run, int64_t step, bool last);
 
@@ -110,31 +98,10 @@ enum ddp_status ddp_run_checkpoint_poll(const struct ddp_run *run);
 enum ddp_status ddp_run_checkpoint_finish(struct ddp_run *run, bool stopped);
 void ddp_run_checkpoint_close(struct ddp_run *run);
 
-/* What the mode is made from, for the run or for one that differs from it in plan and graphs. */
-struct ddp_mode_setup ddp_run_mode_setup(const struct ddp_run *run,
-                                         const struct ddp_train_plan *plan, const ddp_graph *graph,
-                                         const ddp_graph *tail_graph, enum ddp_dtype compute);
-
-/* Batches that training's loader holds at once; 0: the loader's default. */
-int ddp_run_loader_depth(const struct ddp_train_plan *plan);
-
 /* A loader of this rank's shards that begins with optimizer step `step`.
  *   depth  batches held at once; 0: the loader's default */
 enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int depth,
                                     ddp_loader **loader);
-
-/* What is known of a model before the data are, from --config, --load or --size: its classes, or
- * tokens of its vocabulary (0: they follow the data); and how long a sample of tokens is, as
- * --seq-len says, or by default no longer than its context. */
-int64_t ddp_run_model_classes(const struct ddp_run *run);
-int64_t ddp_run_sequence_length(const struct ddp_run *run);
-
-/* --config and --export: reads and checks, before the data are opened; fills in what the command
- * line leaves open; writes the weights; how many bytes those take. */
-enum ddp_status ddp_run_read_config(struct ddp_run *run);
-enum ddp_status ddp_run_apply_config(const struct ddp_run *run, struct ddp_model_config *config);
-enum ddp_status ddp_run_export(struct ddp_run *run);
-uint64_t ddp_run_export_bytes(const struct ddp_run *run);
 
 /* --sample-every: opens what it takes, after the mode; shows a text where one is due after `step`
  * steps, on rank 0. Collective in a pipeline. */

@@ -9,14 +9,15 @@
 
 #include "core/log.h"
 #include "core/memory.h"
-#include "train/continuation.h"
+#include "generate/continuation.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
 enum ddp_status ddp_run_sample_open(struct ddp_run *run)
 {
-    if (run->options->sample_every == 0 || run->plan.rank != 0 || run->options->plan)
+    if (run->planned.options->sample_every == 0 || run->planned.plan.rank != 0 ||
+        run->planned.options->plan)
         return DDP_OK;
     run->continuation = ddp_array_alloc(1, sizeof *run->continuation);
     if (!run->continuation)
@@ -28,10 +29,10 @@ enum ddp_status ddp_run_sample_open(struct ddp_run *run)
                           "are frozen: leave it out, or use another --mode");
     if (status != DDP_OK)
         return status;
-    return ddp_continuation_open(run->continuation, run->options, run->tokenizer, run->plan.model,
-                                 &run->model_config, ddp_mode_device(run->mode),
-                                 run->sampled.weights, run->sampled.frozen,
-                                 run->options->sample_length);
+    return ddp_continuation_open(run->continuation, run->planned.options, run->tokenizer,
+                                 run->planned.plan.model, &run->planned.model_config,
+                                 ddp_mode_device(run->mode), run->sampled.weights,
+                                 run->sampled.frozen, run->planned.options->sample_length);
 }
 
 void ddp_run_sample_close(struct ddp_run *run)
@@ -57,7 +58,7 @@ static enum ddp_status write_texts(struct ddp_run *run, int64_t step)
 enum ddp_status ddp_run_sample(struct ddp_run *run, int64_t step)
 {
     struct ddp_continuation *c = run->continuation;
-    const int64_t every = run->options->sample_every;
+    const int64_t every = run->planned.options->sample_every;
     if (every == 0 || step % every != 0)
         return DDP_OK;
     enum ddp_status fetched = ddp_whole_fetch(&run->sampled, run);

@@ -13,12 +13,12 @@
 
 enum ddp_status ddp_run_list_tensors(struct ddp_run *run)
 {
-    const int count = ddp_graph_parameter_count(run->graph);
+    const int count = ddp_graph_parameter_count(run->planned.graph);
     run->tensors = ddp_array_alloc((size_t)count, sizeof *run->tensors);
     if (!run->tensors)
         return DDP_ERR_MEMORY;
     for (int i = 0; i < count; i++) {
-        const struct ddp_parameter *parameter = ddp_graph_parameter_at(run->graph, i);
+        const struct ddp_parameter *parameter = ddp_graph_parameter_at(run->planned.graph, i);
         struct ddp_train_tensor *tensor = &run->tensors[i];
         *tensor = (struct ddp_train_tensor){
             .name = parameter->name,
@@ -36,7 +36,7 @@ enum ddp_status ddp_run_list_tensors(struct ddp_run *run)
 static enum ddp_status find(const struct ddp_run *run, const char *name, const float *values,
                             size_t count, int *found)
 {
-    const int tensors = ddp_graph_parameter_count(run->graph);
+    const int tensors = ddp_graph_parameter_count(run->planned.graph);
     int i = 0;
     while (i < tensors && (!name || strcmp(run->tensors[i].name, name) != 0))
         i++;
@@ -44,7 +44,7 @@ static enum ddp_status find(const struct ddp_run *run, const char *name, const f
         return ddp_fail(DDP_ERR_INVALID,
                         "the model %s has no tensor \"%s\": its %d tensors are named by "
                         "ddp_train_tensor(), the first is %s",
-                        run->plan.model->name, name ? name : "(null)", tensors,
+                        run->planned.plan.model->name, name ? name : "(null)", tensors,
                         run->tensors[0].name);
     if (count != run->tensors[i].count || !values)
         return ddp_fail(DDP_ERR_INVALID, "tensor %s has %zu values, and the program gives %s %zu",
@@ -70,12 +70,13 @@ enum ddp_status ddp_run_get_weights(const struct ddp_run *run, const char *name,
     int i = 0;
     enum ddp_status status = find(run, name, values, count, &i);
     if (status == DDP_OK &&
-        (ddp_train_plan_stage_workers(&run->plan) > 1 || ddp_mode_lacks_weights(run->mode)))
+        (ddp_train_plan_stage_workers(&run->planned.plan) > 1 || ddp_mode_lacks_weights(run->mode)))
         status = agree(run, i);
     if (status == DDP_OK)
         status = ddp_mode_average(run->mode);
     return status == DDP_OK
-               ? ddp_mode_get_weights(run->mode, ddp_graph_parameter_at(run->graph, i)->offset,
+               ? ddp_mode_get_weights(run->mode,
+                                      ddp_graph_parameter_at(run->planned.graph, i)->offset,
                                       (int64_t)count, values)
                : status;
 }
@@ -88,8 +89,9 @@ enum ddp_status ddp_run_put_weights(struct ddp_run *run, const char *name, const
     if (status == DDP_OK)
         status = agree(run, i);
     if (status == DDP_OK)
-        status = ddp_mode_put_weights(run->mode, ddp_graph_parameter_at(run->graph, i)->offset,
-                                      (int64_t)count, values);
+        status =
+            ddp_mode_put_weights(run->mode, ddp_graph_parameter_at(run->planned.graph, i)->offset,
+                                 (int64_t)count, values);
     if (status == DDP_OK)
         run->saved_step = -1; /* a checkpoint of this step has other weights */
     return status;
@@ -104,17 +106,18 @@ enum ddp_status ddp_run_get_gradients(const struct ddp_run *run, const char *nam
         return status;
     if (run->tensors[i].statistic)
         return ddp_fail(DDP_ERR_INVALID, "tensor %s is a statistic: it has no gradient", name);
-    if (run->plan.local.every > 1)
+    if (run->planned.plan.local.every > 1)
         return ddp_fail(DDP_ERR_INVALID,
                         "--sync-every %" PRId64 ": there is no mean gradient of %s, because each "
                         "worker's steps are its own",
-                        run->plan.local.every, name);
+                        run->planned.plan.local.every, name);
     if (run->step == run->first_step)
         return ddp_fail(DDP_ERR_INVALID,
                         "there is no gradient of %s yet: this run has made no step", name);
     status = agree(run, i);
     return status == DDP_OK
-               ? ddp_mode_get_gradients(run->mode, ddp_graph_parameter_at(run->graph, i)->offset,
+               ? ddp_mode_get_gradients(run->mode,
+                                        ddp_graph_parameter_at(run->planned.graph, i)->offset,
                                         (int64_t)count, values)
                : status;
 }

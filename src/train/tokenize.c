@@ -10,25 +10,9 @@
 #include "data/encode.h"
 #include "data/text_directory.h"
 #include "data/token_file.h"
-#include "train/texts.h"
+#include "generate/texts.h"
 
 #include <inttypes.h>
-#include <string.h>
-
-enum ddp_status ddp_train_take_tokenize(struct ddp_train_options *options, int *argc,
-                                        char *const **argv)
-{
-    if (*argc < 2 || strcmp((*argv)[1], "tokenize") != 0)
-        return DDP_OK;
-    if (*argc < 4 || (*argv)[2][0] == '-' || (*argv)[3][0] == '-')
-        return ddp_fail(DDP_ERR_INVALID, "tokenize: name the text and the file to be written: "
-                                         "trainer tokenize IN OUT --tokenizer PATH");
-    options->tokenize_in = (*argv)[2];
-    options->tokenize_out = (*argv)[3];
-    *argc -= 3;
-    *argv += 3;
-    return DDP_OK;
-}
 
 static enum ddp_status write_file(const struct ddp_train_options *options,
                                   const struct ddp_encoded *encoded, const ddp_tokenizer *tokenizer,
@@ -55,7 +39,7 @@ static enum ddp_status write_file(const struct ddp_train_options *options,
                : ddp_fail(DDP_ERR_IO, "cannot write to standard output");
 }
 
-enum ddp_status ddp_train_tokenize(const struct ddp_train_options *options, FILE *out)
+enum ddp_status ddp_tokenize(const struct ddp_train_options *options, FILE *out)
 {
     struct ddp_data_names files = {.count = 0};
     ddp_tokenizer *tokenizer = NULL;

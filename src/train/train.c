@@ -10,12 +10,11 @@
 #include "job/job.h"
 #include "train/best.h"
 #include "train/hooks.h"
-#include "train/llama_run.h"
-#include "train/plan_memory.h"
+#include "plan/weights.h"
 #include "train/predict.h"
-#include "train/sample.h"
+#include "generate/sample.h"
 #include "train/tensors.h"
-#include "train/texts.h"
+#include "generate/texts.h"
 #include "train/tokenize.h"
 
 #include <inttypes.h>
@@ -137,10 +136,8 @@ void ddp_train_destroy(ddp_train *train)
 enum ddp_status ddp_train_parse(ddp_train *train, int argc, char *const *argv)
 {
     int rest;
-    enum ddp_status status = ddp_train_take_tokenize(&train->options, &argc, &argv);
-    return status == DDP_OK ? ddp_options_parse(ddp_train_option_table(), &train->options,
-                                                &train->options.given, argc, argv, false, &rest)
-                            : status;
+    return ddp_options_parse(ddp_train_option_table(), &train->options, &train->options.given, argc,
+                             argv, false, &rest);
 }
 
 enum ddp_status ddp_train_set(ddp_train *train, const char *name, const char *value)
@@ -205,7 +202,7 @@ void ddp_train_help_short(FILE *out)
 static enum ddp_status open_run(ddp_train *train, FILE *out, bool own_loop)
 {
     train->running = train->options;
-    train->run = (struct ddp_run){.options = &train->running,
+    train->run = (struct ddp_run){.planned = {.options = &train->running},
                                   .out = out,
                                   .own_loop = own_loop,
                                   .own_rate = NAN,
@@ -238,7 +235,7 @@ static enum ddp_status close_run(ddp_train *train, enum ddp_status status)
     if (status != DDP_OK && status != DDP_ERR_ABORTED && run->job)
         ddp_job_abort(run->job);
     if (status == DDP_OK)
-        ddp_job_report(run->job, "done", run->end_step);
+        ddp_job_report(run->job, "done", run->end_step > 0 ? run->end_step - 1 : 0);
     run->complete = status == DDP_OK;
     /* After a failure the board keeps the phase it happened in, for the launcher to show. */
     set_closed(train);
@@ -286,8 +283,6 @@ enum ddp_status ddp_train_open(ddp_train *train, FILE *out)
     const struct ddp_train_options *options = &train->options;
     if (train->open)
         return ddp_fail(DDP_ERR_INVALID, "the run is open already: call ddp_train_close() first");
-    if (options->tokenize_in)
-        return ddp_fail(DDP_ERR_INVALID, "tokenize does not train: it needs ddp_train_run()");
     if (options->generate || options->plan || ddp_train_evaluates_only(options))
         return ddp_fail(DDP_ERR_INVALID, "--%s does not train: it needs ddp_train_run()",
                         options->generate    ? "generate"
@@ -299,7 +294,7 @@ enum ddp_status ddp_train_open(ddp_train *train, FILE *out)
 
 int ddp_train_rank(const ddp_train *train)
 {
-    return train->run.plan.rank;
+    return train->run.planned.plan.rank;
 }
 
 int64_t ddp_train_steps_left(const ddp_train *train)
@@ -352,7 +347,7 @@ enum ddp_status ddp_train_evaluate(ddp_train *train, const struct ddp_evaluation
     if (status == DDP_OK && !run->evaluator)
         return ddp_fail(DDP_ERR_INVALID,
                         "there is nothing to evaluate on: %s has no test set with labels",
-                        ddp_dataset_where(ddp_dataset_info(run->data)));
+                        ddp_dataset_where(ddp_dataset_info(run->planned.data)));
     if (status == DDP_OK)
         status = note(train, ddp_run_evaluate(run, run->step, &scores));
     if (status != DDP_OK)
@@ -377,7 +372,7 @@ enum ddp_status ddp_train_checkpoint(ddp_train *train)
 {
     struct ddp_run *run = &train->run;
     enum ddp_status status = need_free(train, "ddp_train_checkpoint");
-    if (status == DDP_OK && !run->options->checkpoint)
+    if (status == DDP_OK && !run->planned.options->checkpoint)
         return ddp_fail(DDP_ERR_INVALID, "no directory is named for checkpoints: set --checkpoint");
     if (status == DDP_OK && run->step != run->saved_step)
         status = note(train, ddp_run_checkpoint(run, run->step));
@@ -396,13 +391,14 @@ const struct ddp_train_tensor *ddp_train_tensor(const ddp_train *train, int i)
 {
     const struct ddp_run *run = &train->run;
     const bool known = train->open && run->tensors;
-    return known && i >= 0 && i < ddp_graph_parameter_count(run->graph) ? &run->tensors[i] : NULL;
+    return known && i >= 0 && i < ddp_graph_parameter_count(run->planned.graph) ? &run->tensors[i]
+                                                                                : NULL;
 }
 
 enum ddp_status ddp_train_get_weights(ddp_train *train, const char *name, float *values,
                                       size_t count)
 {
-    const bool local = ddp_train_plan_stage_workers(&train->run.plan) == 1 &&
+    const bool local = ddp_train_plan_stage_workers(&train->run.planned.plan) == 1 &&
                        !(train->open && ddp_mode_lacks_weights(train->run.mode));
     enum ddp_status status = local ? need_open(train) : need_all(train, "ddp_train_get_weights");
     return status == DDP_OK ? ddp_run_get_weights(&train->run, name, values, count) : status;
@@ -484,18 +480,24 @@ static enum ddp_status alone(const struct ddp_train_options *options, FILE *out,
     return status;
 }
 
+enum ddp_status ddp_train_tokenize(ddp_train *train, const char *in, const char *to, FILE *out)
+{
+    struct ddp_train_options options = train->options;
+    options.tokenize_in = in;
+    options.tokenize_out = to;
+    return alone(&options, out, ddp_tokenize);
+}
+
 enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
 {
     const struct ddp_train_options *options = &train->options;
     enum ddp_status status;
     if (train->open)
         return ddp_fail(DDP_ERR_INVALID, "the run is open: call ddp_train_close() first");
-    if (options->tokenize_in)
-        return alone(options, out, ddp_train_tokenize);
     if (options->generate)
         return alone(options, out, generate);
-    if (ddp_llama_converts(options))
-        return alone(options, out, ddp_llama_convert);
+    if (ddp_planned_converts(options))
+        return alone(options, out, ddp_planned_convert);
     if (options->plan || ddp_train_evaluates_only(options)) {
         status = open_run(train, out, false);
         if (status == DDP_OK && options->plan)

@@ -11,8 +11,8 @@
 
 bool ddp_whole_is_there(const struct ddp_run *run)
 {
-    return ddp_mode_weights(run->mode) || run->plan.device.host_memory ||
-           ddp_graph_frozen_count(run->graph) == 0;
+    return ddp_mode_weights(run->mode) || run->planned.plan.device.host_memory ||
+           ddp_graph_frozen_count(run->planned.graph) == 0;
 }
 
 enum ddp_status ddp_whole_open(struct ddp_whole *whole, const struct ddp_run *run, bool wanted)
@@ -24,9 +24,9 @@ enum ddp_status ddp_whole_open(struct ddp_whole *whole, const struct ddp_run *ru
         return DDP_OK;
     }
     whole->device = ddp_mode_device(run->mode);
-    whole->bytes = (size_t)ddp_graph_flat_count(run->graph) * sizeof(float);
+    whole->bytes = (size_t)ddp_graph_flat_count(run->planned.graph) * sizeof(float);
     enum ddp_status status = ddp_device_alloc(whole->device, whole->bytes, (void **)&whole->copy);
-    if (status == DDP_OK && run->model_config.compute == DDP_BF16)
+    if (status == DDP_OK && run->planned.model_config.compute == DDP_BF16)
         status = ddp_device_alloc(whole->device, whole->bytes / 2, (void **)&whole->copy_bf16);
     whole->weights = whole->copy;
     whole->weights_bf16 = whole->copy_bf16;
@@ -45,7 +45,7 @@ void ddp_whole_close(struct ddp_whole *whole)
 /* The copy is in the device's memory, which is the host's or not. */
 static enum ddp_status fetch_copy(struct ddp_whole *whole, struct ddp_run *run)
 {
-    const int64_t count = ddp_graph_flat_count(run->graph);
+    const int64_t count = ddp_graph_flat_count(run->planned.graph);
     if (ddp_device_host_memory(whole->device))
         return ddp_mode_get_weights(run->mode, 0, count, whole->copy);
     enum ddp_status status = ddp_run_fetch_weights(run, true);
@@ -63,6 +63,6 @@ enum ddp_status ddp_whole_fetch(struct ddp_whole *whole, struct ddp_run *run)
     if (status != DDP_OK || !whole->copy_bf16)
         return status;
     struct ddp_to_bf16 args = {
-        .count = ddp_graph_flat_count(run->graph), .x = whole->copy, .y = whole->copy_bf16};
+        .count = ddp_graph_flat_count(run->planned.graph), .x = whole->copy, .y = whole->copy_bf16};
     return ddp_device_kernels(whole->device)->to_bf16(&args, ddp_device_stream(whole->device));
 }

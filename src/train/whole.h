@@ -20,8 +20,8 @@ struct ddp_whole {
     size_t bytes;
 };
 
-/* Can a worker run the whole model at all? Not where its device has the frozen parameters of a
- * stage alone. */
+/* Whether a worker can run the whole model: not if its device has only a stage's frozen
+ * parameters. */
 bool ddp_whole_is_there(const struct ddp_run *run);
 
 /* Takes memory for a copy where one is needed.

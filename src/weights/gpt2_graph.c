@@ -5,7 +5,11 @@
 
 #include "weights/gpt2_tensors.h"
 
+#include "model/gpt2.h"
+
 #include <string.h>
+
+#define HEAD_SIZE 64 /* of every GPT-2 that was published */
 
 const struct ddp_parameter *ddp_gpt2_parameter(const ddp_graph *graph, const char *name)
 {
@@ -48,4 +52,25 @@ bool ddp_gpt2_shape_of(struct ddp_gpt2_shape *shape, const ddp_graph *graph)
                 return false;
     *shape = found;
     return true;
+}
+
+void ddp_gpt2_describe(const struct ddp_gpt2_shape *shape, const struct ddp_model **model,
+                       struct ddp_model_config *config)
+{
+    *model = &ddp_model_gpt2;
+    *config = (struct ddp_model_config){
+        .features = shape->context,
+        .dim_count = 1,
+        .dims = {shape->context},
+        .classes = shape->vocabulary,
+        .described = shape->heads > 0,
+    };
+    *ddp_gpt2_of(&config->own) =
+        (struct ddp_gpt2){.layers = shape->layers,
+                          .heads = shape->heads                   ? shape->heads
+                                   : shape->channels >= HEAD_SIZE ? shape->channels / HEAD_SIZE
+                                                                  : 1,
+                          .channels = shape->channels,
+                          .context = shape->context,
+                          .norm_eps = 1e-5};
 }

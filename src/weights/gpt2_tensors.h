@@ -8,6 +8,7 @@
 #define DDP_WEIGHTS_GPT2_TENSORS_H
 
 #include "graph/graph.h"
+#include "model/model.h"
 
 struct ddp_gpt2_shape {
     int64_t layers, heads, channels, vocabulary, context; /* heads 0: not known */
@@ -36,8 +37,13 @@ const char *ddp_gpt2_tensor_name(char name[DDP_GPT2_NAME], const struct ddp_gpt2
 int ddp_gpt2_tensor_dims(int64_t *dims, const struct ddp_gpt2_tensor *tensor,
                          const struct ddp_gpt2_shape *shape);
 
-/* Is the graph a GPT-2, of which shape? Heads are left as they are: weights do not have them. */
+/* Whether the graph is a GPT-2, and its shape. Heads stay as they are: weights do not have them. */
 bool ddp_gpt2_shape_of(struct ddp_gpt2_shape *shape, const ddp_graph *graph);
+
+/* The config of a model of that shape. Heads that are not known are guessed: then `described` is
+ * false. */
+void ddp_gpt2_describe(const struct ddp_gpt2_shape *shape, const struct ddp_model **model,
+                       struct ddp_model_config *config);
 
 /* The graph's parameter of that name; NULL: there is none. */
 const struct ddp_parameter *ddp_gpt2_parameter(const ddp_graph *graph, const char *name);

@@ -9,10 +9,14 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/bf16.h"
+#include "model/gpt2.h"
+#include "weights/format.h"
+#include "weights/hf_config.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PREFIX     "transformer."
 #define TURN_BLOCK 32 /* a block of both matrices fits into the cache */
@@ -228,7 +232,7 @@ static size_t turned_count(const struct ddp_gpt2_shape *shape)
     return (size_t)(shape->layers * shape->channels * shape->channels * (3 + 1 + 4 + 4));
 }
 
-enum ddp_status ddp_hf_gpt2_save(const char *path, const ddp_graph *graph, const float *flat)
+static enum ddp_status save(const char *path, const ddp_graph *graph, const float *flat)
 {
     const struct ddp_safetensors_pair metadata = {"format", "pt"}; /* transformers asks for it */
     const size_t most = (size_t)ddp_graph_parameter_count(graph);
@@ -258,3 +262,89 @@ enum ddp_status ddp_hf_gpt2_save(const char *path, const ddp_graph *graph, const
     free(target.tensors);
     return status;
 }
+
+/* --- config.json beside them ------------------------------------------------------------------ */
+
+/* What both name. */
+static enum ddp_status check_config(const char *path, const struct ddp_gpt2_shape *file,
+                                    const char *config_path, const struct ddp_gpt2_shape *config)
+{
+    const struct {
+        const char *name;
+        int64_t file, config;
+    } rows[] = {
+        {"layers", file->layers, config->layers},
+        {"channels", file->channels, config->channels},
+        {"tokens in its vocabulary", file->vocabulary, config->vocabulary},
+        {"positions", file->context, config->context},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].file != rows[i].config)
+            return ddp_fail(DDP_ERR_FORMAT,
+                            "%s contradicts %s: it has %" PRId64 " %s, and the other says %" PRId64,
+                            path, config_path, rows[i].file, rows[i].name, rows[i].config);
+    return DDP_OK;
+}
+
+/* config.json beside a file, where there is one, has what tensors do not tell. */
+static enum ddp_status take_config(const char *path, const struct ddp_gpt2_shape *shape,
+                                   struct ddp_model_config *model)
+{
+    struct ddp_gpt2 *gpt2 = ddp_gpt2_of(&model->own);
+    struct ddp_hf_config config;
+    char *beside;
+    const char *slash = strrchr(path, '/');
+    if (asprintf(&beside, "%.*sconfig.json", slash ? (int)(slash - path) + 1 : 0, path) < 0)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    enum ddp_status status = DDP_OK;
+    const bool there = access(beside, F_OK) == 0;
+    if (there)
+        status = ddp_hf_config_read(&config, beside);
+    if (there && status == DDP_OK)
+        status = check_config(path, shape, beside, &config.shape);
+    if (there && status == DDP_OK) {
+        gpt2->heads = config.shape.heads;
+        gpt2->dropout = config.dropout;
+        gpt2->exact_gelu = config.exact_gelu;
+        gpt2->norm_eps = config.norm_eps;
+        model->described = true;
+    }
+    free(beside);
+    return status;
+}
+
+enum ddp_status ddp_hf_gpt2_describe(const struct ddp_gpt2_shape *shape, const char *path,
+                                     const struct ddp_model **model,
+                                     struct ddp_model_config *config)
+{
+    ddp_gpt2_describe(shape, model, config);
+    return take_config(path, shape, config);
+}
+
+/* A file that is called model.safetensors makes its directory a model. */
+static enum ddp_status write_model(const char *path, const ddp_graph *graph,
+                                   const struct ddp_gpt2 *gpt2, const float *flat)
+{
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    struct ddp_hf_config config = {.shape = {.heads = gpt2->heads},
+                                   .dropout = gpt2->dropout,
+                                   .exact_gelu = gpt2->exact_gelu,
+                                   .norm_eps = gpt2->norm_eps};
+    char *beside = NULL;
+    enum ddp_status status = save(path, graph, flat);
+    if (status != DDP_OK || strcmp(base, "model.safetensors") != 0)
+        return status;
+    ddp_gpt2_shape_of(&config.shape, graph);
+    if (asprintf(&beside, "%.*sconfig.json", (int)(base - path), path) < 0)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    status = ddp_hf_config_write(beside, &config);
+    free(beside);
+    return status;
+}
+
+const struct ddp_weight_format ddp_format_hf_gpt2 = {
+    .name = "hf",
+    .suffix = ".safetensors",
+    .value_bytes = sizeof(float),
+    .write = write_model,
+};

@@ -30,8 +30,8 @@ enum ddp_status ddp_hf_llama_read(struct ddp_hf_llama *config, const char *from)
 enum ddp_status ddp_hf_llama_parse(struct ddp_hf_llama *config, const char *name, const char *text,
                                    size_t bytes);
 
-/* Is there a config.json in the directory, or is the file one, with a model_type other than gpt2?
- * True also where it cannot be read: who does then says why. Says nothing. */
+/* Whether the directory has a config.json, or the file is one, with a model_type other than gpt2.
+ * True also if it cannot be read: whoever reads it then says why. Reports nothing. */
 bool ddp_hf_llama_is(const char *from);
 
 /* "llama", "qwen2", ...; and the class that architectures names. */
@@ -113,7 +113,7 @@ struct ddp_hf_export {
     uint64_t shard_bytes;  /* tensors of one file; a larger tensor has a file alone; 0: one file */
 };
 
-/* Can that directory be written, and what is copied be read? For the beginning of a run.
+/* Whether that directory can be written, and what is copied be read, at the beginning of a run.
  * DDP_ERR_IO, DDP_ERR_INVALID, DDP_ERR_MEMORY. */
 enum ddp_status ddp_hf_llama_export_check(const struct ddp_hf_export *to);
 

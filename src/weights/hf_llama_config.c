@@ -195,7 +195,7 @@ static enum ddp_status read_unrotated(const struct ddp_hf_keys *in, struct ddp_l
         const json_t *entry = list ? json_array_get(list, (size_t)l) : NULL;
         const json_int_t value = json_integer_value(entry);
         if (entry && (!json_is_integer(entry) || value < 0 || value > 1))
-            status = ddp_fail(DDP_ERR_FORMAT, "%s: no_rope_layers has something else than 0 and 1",
+            status = ddp_fail(DDP_ERR_FORMAT, "%s: no_rope_layers has values other than 0 and 1",
                               in->name);
         else if (entry ? value == 0 : (l + 1) % interval == 0) /* 1: the layer does rotate */
             ddp_llama_add_layer(&shape->unrotated, l);
@@ -227,7 +227,7 @@ static enum ddp_status read_layer_type(const struct ddp_hf_keys *in, const json_
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: layer_types has %s%s%s: full_attention and sliding_attention are "
                         "supported",
-                        in->name, type ? "\"" : "", type ? type : "something that is no string",
+                        in->name, type ? "\"" : "", type ? type : "a value that is not a string",
                         type ? "\"" : "");
     if (sliding && shape->window == 0)
         return ddp_fail(DDP_ERR_FORMAT, "%s: layer_types has \"sliding_attention\", but %s",

@@ -11,8 +11,8 @@
 
 /* --- Hugging Face: GPT2LMHeadModel or GPT2Model ----------------------------------------------- */
 
-/* Does the file have a GPT-2's tensors in a form other than ours: with the prefix, with transposed
- * matrices, of another dtype, or with buffers that are not weights? */
+/* Whether the file has a GPT-2's tensors in a form other than ours: with the prefix, with
+ * transposed matrices, of another dtype, or with buffers that are not weights. */
 bool ddp_hf_gpt2_is(const ddp_safetensors *file);
 
 /* The shape of the GPT-2 in a file, from its tensors; heads 0, which they do not determine. false:
@@ -25,9 +25,11 @@ bool ddp_hf_gpt2_shape(struct ddp_gpt2_shape *shape, const ddp_safetensors *file
 enum ddp_status ddp_hf_gpt2_load(const ddp_safetensors *file, const char *path,
                                  const ddp_graph *graph, float *flat);
 
-/* Writes a file that transformers' GPT2LMHeadModel reads. DDP_ERR_INVALID: the graph is not a
- * GPT-2. */
-enum ddp_status ddp_hf_gpt2_save(const char *path, const ddp_graph *graph, const float *flat);
+/* What a file of that shape holds, with what config.json beside it says. DDP_ERR_FORMAT: they
+ * contradict each other. */
+enum ddp_status ddp_hf_gpt2_describe(const struct ddp_gpt2_shape *shape, const char *path,
+                                     const struct ddp_model **model,
+                                     struct ddp_model_config *config);
 
 /* --- llm.c: files such as gpt2_124M.bin, versions 3 (float32) and 5 (bfloat16) ---------------- */
 
@@ -41,7 +43,7 @@ struct ddp_llmc_model {
     bool bf16;
 };
 
-/* Does a file that begins so look like one, in whatever version and byte order? */
+/* Whether a file that begins so looks like one, in any version and byte order. */
 bool ddp_llmc_model_is(const void *bytes, size_t size);
 
 /* Checks a header against itself and the size of its file.
@@ -49,24 +51,5 @@ bool ddp_llmc_model_is(const void *bytes, size_t size);
  *   bytes  the file's first, DDP_LLMC_HEADER_BYTES or fewer if it has no more */
 enum ddp_status ddp_llmc_model_parse(struct ddp_llmc_model *model, const char *name,
                                      const void *bytes, size_t size, uint64_t file_bytes);
-
-/* Opens a file that begins as one of llm.c does. false: it does not, or cannot be read, of which
- * nothing is said. */
-bool ddp_llmc_model_open(struct ddp_input_file *file, const char *path);
-
-/* Reads and checks the header of an open file. */
-enum ddp_status ddp_llmc_model_read(const struct ddp_input_file *file,
-                                    struct ddp_llmc_model *model);
-
-/* Reads the weights. Padding rows of the vocabulary are left out.
- *   heads  of the model, or 0: not known
- * DDP_ERR_IO, DDP_ERR_FORMAT; `flat` may be partly written then. */
-enum ddp_status ddp_llmc_model_load(const struct ddp_input_file *file, const ddp_graph *graph,
-                                    int64_t heads, float *flat);
-
-/* Writes a file atomically, with a vocabulary that is padded with zeros to a multiple of 128.
- * DDP_ERR_INVALID: the graph is not a GPT-2. */
-enum ddp_status ddp_llmc_model_save(const char *path, bool bf16, const ddp_graph *graph,
-                                    int64_t heads, const float *flat);
 
 #endif

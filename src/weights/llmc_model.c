@@ -10,6 +10,8 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/bf16.h"
+#include "model/gpt2.h"
+#include "weights/format.h"
 #include "weights/llmc_words.h"
 
 #include <inttypes.h>
@@ -94,7 +96,7 @@ static enum ddp_status read_tensors(struct source *source, const struct ddp_llmc
     return DDP_OK;
 }
 
-bool ddp_llmc_model_open(struct ddp_input_file *file, const char *path)
+static bool open_model(struct ddp_input_file *file, const char *path)
 {
     unsigned char start[4];
     char unsaid[256];
@@ -109,7 +111,7 @@ bool ddp_llmc_model_open(struct ddp_input_file *file, const char *path)
     return found;
 }
 
-enum ddp_status ddp_llmc_model_read(const struct ddp_input_file *file, struct ddp_llmc_model *model)
+static enum ddp_status read_header(const struct ddp_input_file *file, struct ddp_llmc_model *model)
 {
     unsigned char header[DDP_LLMC_HEADER_BYTES];
     const size_t size = file->bytes < sizeof header ? (size_t)file->bytes : sizeof header;
@@ -118,8 +120,8 @@ enum ddp_status ddp_llmc_model_read(const struct ddp_input_file *file, struct dd
                             : status;
 }
 
-enum ddp_status ddp_llmc_model_load(const struct ddp_input_file *file, const ddp_graph *graph,
-                                    int64_t heads, float *flat)
+static enum ddp_status load(const struct ddp_input_file *file, const ddp_graph *graph,
+                            int64_t heads, float *flat)
 {
     struct source source = {.file = *file, .at = DDP_LLMC_HEADER_BYTES};
     struct ddp_gpt2_shape shape = {.heads = heads};
@@ -127,7 +129,7 @@ enum ddp_status ddp_llmc_model_load(const struct ddp_input_file *file, const ddp
     if (!ddp_gpt2_shape_of(&shape, graph))
         return ddp_fail(DDP_ERR_FORMAT, "%s: it has the weights of a GPT-2, which the model is not",
                         file->path);
-    enum ddp_status status = ddp_llmc_model_read(file, &model);
+    enum ddp_status status = read_header(file, &model);
     if (status == DDP_OK)
         status = check_fit(file->path, &model.shape, &shape);
     if (status != DDP_OK)
@@ -199,15 +201,15 @@ static enum ddp_status write_tensors(ddp_atomic_file *file, const struct ddp_llm
     return status;
 }
 
-enum ddp_status ddp_llmc_model_save(const char *path, bool bf16, const ddp_graph *graph,
-                                    int64_t heads, const float *flat)
+static enum ddp_status save(const char *path, bool bf16, const ddp_graph *graph, int64_t heads,
+                            const float *flat)
 {
     struct ddp_llmc_model model = {.shape = {.heads = heads}, .bf16 = bf16};
     ddp_atomic_file *file;
     if (!ddp_gpt2_shape_of(&model.shape, graph) || heads < 1)
         return ddp_fail(DDP_ERR_INVALID,
                         "%s: llm.c's model files have the weights of a GPT-2, and the model is "
-                        "none",
+                        "not one",
                         path);
     model.padded = (int64_t)ddp_align_up((size_t)model.shape.vocabulary, PADDING);
     void *piece = ddp_array_alloc((size_t)PIECE_VALUES, sizeof(float));
@@ -221,3 +223,68 @@ enum ddp_status ddp_llmc_model_save(const char *path, bool bf16, const ddp_graph
     free(piece);
     return status;
 }
+
+/* --- the format ------------------------------------------------------------------------------- */
+
+static bool is_model(const char *path)
+{
+    struct ddp_input_file file;
+    const bool is = open_model(&file, path);
+    if (is)
+        ddp_input_file_close(&file);
+    return is;
+}
+
+static enum ddp_status describe(const char *path, const struct ddp_model **model,
+                                struct ddp_model_config *config)
+{
+    struct ddp_input_file file;
+    struct ddp_llmc_model header;
+    enum ddp_status status = ddp_input_file_open(&file, path, true);
+    if (status == DDP_OK)
+        status = read_header(&file, &header);
+    if (status == DDP_OK)
+        ddp_gpt2_describe(&header.shape, model, config);
+    ddp_input_file_close(&file);
+    return status;
+}
+
+static enum ddp_status read_model(const char *path, const ddp_graph *graph, int64_t heads,
+                                  float *flat, void *frozen)
+{
+    struct ddp_input_file file;
+    (void)frozen;
+    enum ddp_status status = ddp_input_file_open(&file, path, true);
+    if (status == DDP_OK)
+        status = load(&file, graph, heads, flat);
+    ddp_input_file_close(&file);
+    return status;
+}
+
+static enum ddp_status write_f32(const char *path, const ddp_graph *graph,
+                                 const struct ddp_gpt2 *gpt2, const float *flat)
+{
+    return save(path, false, graph, gpt2->heads, flat);
+}
+
+static enum ddp_status write_bf16(const char *path, const ddp_graph *graph,
+                                  const struct ddp_gpt2 *gpt2, const float *flat)
+{
+    return save(path, true, graph, gpt2->heads, flat);
+}
+
+const struct ddp_weight_format ddp_format_llmc = {
+    .name = "llmc",
+    .suffix = ".bin",
+    .value_bytes = sizeof(float),
+    .is = is_model,
+    .describe = describe,
+    .read = read_model,
+    .write = write_f32,
+};
+
+const struct ddp_weight_format ddp_format_llmc_bf16 = {
+    .name = "llmc-bf16",
+    .value_bytes = sizeof(uint16_t),
+    .write = write_bf16,
+};

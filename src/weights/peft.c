@@ -179,7 +179,7 @@ static enum ddp_status open_target(ddp_staged_directory **directory, const char 
     ddp_staged_directory_close(*directory);
     return ddp_fail(DDP_ERR_INVALID,
                     "--export %s: there is something else than adapters in this directory: "
-                    "name another one, or give --merge to write the whole model",
+                    "name another one, or add merge to write the whole model",
                     path);
 }
 

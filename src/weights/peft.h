@@ -13,7 +13,7 @@ struct ddp_peft {
     char *base; /* base_model_name_or_path: a directory, or a name on a server; NULL: not said */
 };
 
-/* Is there an adapter_config.json in the directory? Says nothing. */
+/* Whether the directory has an adapter_config.json. Reports nothing. */
 bool ddp_peft_is(const char *directory);
 
 /* Reads adapter_config.json. What our adapters do not do is refused by name.
@@ -29,7 +29,7 @@ enum ddp_status ddp_peft_parse(struct ddp_peft *peft, const char *name, const ch
                                size_t bytes, int64_t layers);
 void ddp_peft_free(struct ddp_peft *peft);
 
-/* Is this a parameter of an adapter, by its name? */
+/* Whether this is a parameter of an adapter, by its name. */
 bool ddp_peft_owns(const char *name);
 
 /* Reads adapter_model.safetensors into the adapters among the values, which are float32. Each of
@@ -38,7 +38,7 @@ bool ddp_peft_owns(const char *name);
 enum ddp_status ddp_peft_load(const char *directory, const struct ddp_hf_values *values,
                               size_t count);
 
-/* Can that directory be written? It must not be there, or be empty, or hold adapters.
+/* Whether that directory can be written: it must not exist, or be empty, or hold adapters.
  * DDP_ERR_INVALID, DDP_ERR_IO. */
 enum ddp_status ddp_peft_save_check(const char *directory);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * See weights.h. Which reader a file is for is decided here; other programs' formats have files of
- * their own. */
+ * See weights.h. Files of ours are read here; other programs' formats have files of their own. */
 #include "config.h"
 
 #include "weights/weights.h"
@@ -9,7 +8,7 @@
 #include "core/bf16.h"
 #include "core/log.h"
 #include "core/memory.h"
-#include "core/text.h"
+#include "weights/format.h"
 #include "weights/hf_llama.h"
 #include "weights/interchange.h"
 #include "weights/safetensors_index.h"
@@ -140,11 +139,12 @@ static enum ddp_status load_own(const ddp_safetensors *file, const char *path,
     return status;
 }
 
-static enum ddp_status load_safetensors(const char *path, const ddp_graph *graph, float *flat,
-                                        void *frozen)
+static enum ddp_status read_file(const char *path, const ddp_graph *graph, int64_t heads,
+                                 float *flat, void *frozen)
 {
     ddp_safetensors *file;
     struct ddp_gpt2_shape shape = {0};
+    (void)heads;
     enum ddp_status status = ddp_safetensors_open_model(&file, path);
     if (status != DDP_OK)
         return status;
@@ -155,6 +155,38 @@ static enum ddp_status load_safetensors(const char *path, const ddp_graph *graph
     ddp_safetensors_close(file);
     return status;
 }
+
+static enum ddp_status describe(const char *path, const struct ddp_model **model,
+                                struct ddp_model_config *config)
+{
+    struct ddp_gpt2_shape shape;
+    ddp_safetensors *file;
+    enum ddp_status status = ddp_safetensors_open_model(&file, path);
+    if (status != DDP_OK)
+        return status;
+    const char *text = ddp_safetensors_metadata(file, DDP_WEIGHTS_MODEL_KEY);
+    if (text && *text) {
+        status = ddp_model_read_description(model, config, text, ddp_model_find, path);
+        config->described = status == DDP_OK;
+    } else if (ddp_hf_gpt2_shape(&shape, file)) {
+        status = ddp_hf_gpt2_describe(&shape, path, model, config);
+    }
+    ddp_safetensors_close(file);
+    return status;
+}
+
+static bool is_any(const char *path)
+{
+    return path != NULL; /* what is wrong with another file is said when it is read */
+}
+
+const struct ddp_weight_format ddp_format_safetensors = {
+    .is = is_any,
+    .describe = describe,
+    .read = read_file,
+};
+
+/* --- any file --------------------------------------------------------------------------------- */
 
 static enum ddp_status check_finite(const char *path, const ddp_graph *graph, float *flat,
                                     void *frozen)
@@ -174,66 +206,16 @@ static enum ddp_status check_finite(const char *path, const ddp_graph *graph, fl
     return DDP_OK;
 }
 
+enum ddp_status ddp_train_weights_model(const char *path, const struct ddp_model **model,
+                                        struct ddp_model_config *config)
+{
+    *model = NULL;
+    return ddp_weight_format_of(path)->describe(path, model, config);
+}
+
 enum ddp_status ddp_train_weights_load(const char *path, const ddp_graph *graph, int64_t heads,
                                        float *flat, void *frozen)
 {
-    struct ddp_input_file file;
-    enum ddp_status status;
-    if (ddp_llmc_model_open(&file, path)) {
-        status = ddp_llmc_model_load(&file, graph, heads, flat);
-        ddp_input_file_close(&file);
-    } else {
-        status = load_safetensors(path, graph, flat, frozen);
-    }
+    enum ddp_status status = ddp_weight_format_of(path)->read(path, graph, heads, flat, frozen);
     return status == DDP_OK ? check_finite(path, graph, flat, frozen) : status;
-}
-
-/* --- for other programs ----------------------------------------------------------------------- */
-
-const char *const ddp_export_format_names[] = {"auto", "hf", "llmc", "llmc-bf16", NULL};
-
-enum ddp_status ddp_train_export_format(enum ddp_export_format *format, const char *path)
-{
-    if (*format != DDP_EXPORT_AUTO)
-        return DDP_OK;
-    if (ddp_text_ends_with(path, ".safetensors"))
-        *format = DDP_EXPORT_HF;
-    else if (ddp_text_ends_with(path, ".bin"))
-        *format = DDP_EXPORT_LLMC;
-    else
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--export %s: name the format with --export-format, or end the name in "
-                        ".safetensors (Hugging Face) or .bin (llm.c)",
-                        path);
-    return DDP_OK;
-}
-
-static enum ddp_status export_hf(const char *path, const ddp_graph *graph,
-                                 const struct ddp_hf_config *config, const float *flat)
-{
-    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
-    struct ddp_hf_config full = *config;
-    char *beside = NULL;
-    enum ddp_status status = ddp_hf_gpt2_save(path, graph, flat);
-    if (status != DDP_OK || strcmp(base, "model.safetensors") != 0)
-        return status;
-    ddp_gpt2_shape_of(&full.shape, graph);
-    if (asprintf(&beside, "%.*sconfig.json", (int)(base - path), path) < 0)
-        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    status = ddp_hf_config_write(beside, &full);
-    free(beside);
-    return status;
-}
-
-enum ddp_status ddp_train_weights_export(const char *path, enum ddp_export_format format,
-                                         const ddp_graph *graph, const struct ddp_hf_config *config,
-                                         const float *flat)
-{
-    enum ddp_status status = ddp_train_export_format(&format, path);
-    if (status != DDP_OK)
-        return status;
-    if (format == DDP_EXPORT_HF)
-        return export_hf(path, graph, config, flat);
-    return ddp_llmc_model_save(path, format == DDP_EXPORT_LLMC_BF16, graph, config->shape.heads,
-                               flat);
 }

@@ -7,7 +7,6 @@
 
 #include "graph/graph.h"
 #include "model/model.h"
-#include "weights/hf_config.h"
 
 /* Under which a file's metadata have the description of its model. */
 #define DDP_WEIGHTS_MODEL_KEY "ddprun.model"
@@ -33,19 +32,5 @@ enum ddp_status ddp_train_weights_model(const char *path, const struct ddp_model
  * DDP_ERR_IO, DDP_ERR_FORMAT: names the file and the tensor. */
 enum ddp_status ddp_train_weights_load(const char *path, const ddp_graph *graph, int64_t heads,
                                        float *flat, void *frozen);
-
-/* The forms that a GPT-2 is exported in, ending in NULL; the first: as the file's suffix says. */
-enum ddp_export_format { DDP_EXPORT_AUTO, DDP_EXPORT_HF, DDP_EXPORT_LLMC, DDP_EXPORT_LLMC_BF16 };
-extern const char *const ddp_export_format_names[];
-
-/* Chooses by suffix: .safetensors or .bin. DDP_ERR_INVALID: another, and the format is auto. */
-enum ddp_status ddp_train_export_format(enum ddp_export_format *format, const char *path);
-
-/* Writes a GPT-2's weights for other programs. Hugging Face's form to a file that is called
- * model.safetensors has a config.json beside it, so that its directory is a model.
- *   config  of the model; its shape is taken from the graph, but for the heads */
-enum ddp_status ddp_train_weights_export(const char *path, enum ddp_export_format format,
-                                         const ddp_graph *graph, const struct ddp_hf_config *config,
-                                         const float *flat);
 
 #endif

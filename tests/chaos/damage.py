@@ -93,7 +93,7 @@ def prepare(shared):
     made(mlp + ["--save", path("mlp.safetensors"), "--checkpoint", path("mlp"), "--checkpoint-every", "1"])
     made(gpt2 + ["--save", path("gpt2.safetensors"), "--checkpoint", path("gpt2"), "--optimizer", "adamw"])
     for file, kind in (("hf.safetensors", "hf"), ("llmc.bin", "llmc"), ("llmc-bf16.bin", "llmc-bf16")):
-        made(gpt2 + ["--export", path(file), "--export-format", kind])
+        made(gpt2 + ["--export", path(file) + ",format=" + kind])
         kinds.append((kind, path(file), "", gpt2 + ["--load", "{}"] + BASE))
         kinds.append((kind + " to generate", path(file), "", ["--load", "{}", "--generate", "4", "--prompt", "1 2 3"]))
     kinds.extend([

@@ -17,7 +17,7 @@ TOOL = os.path.join(chaos.BUILD, "hf_llama_tool")
 CODES = chaos.documented_codes("trainer.1")
 CALLS = {"renameat": 12, "unlinkat": 12, "mkdirat": 2, "linkat": 8, "fsync": 24, "openat": 60, "write": 60, "close": 90}
 ERRORS = ["EIO", "ENOSPC", "EACCES", "EROFS"]
-TYPES = [["--export-dtype", "fp32"], ["--export-dtype", "bf16"], ["--export-dtype", "fp32", "--shard-size", "20K"]]
+TYPES = [",dtype=fp32", ",dtype=bf16", ",dtype=fp32,shard=20K"]
 PLACES = {  # what is done in a mount namespace of the program's own, before it runs, with the directory as $1
     "plain": None,
     "new": None,
@@ -110,8 +110,8 @@ class Export:
     def run(self, model, options=()):
         """Converts a model into the directory; in the working directory it is '.'."""
         inside = self.place == "working directory"
-        command = [chaos.TRAINER, "--load", os.path.join(self.case.shared, model), "--export", "." if inside else self.directory]
-        command += [*TYPES[self.new], "--quiet", *options]
+        command = [chaos.TRAINER, "--load", os.path.join(self.case.shared, model), "--export",
+                   ("." if inside else self.directory) + TYPES[self.new], "--quiet", *options]
         if inside:
             command = ["sh", "-c", 'cd "$0" && exec "$@"', self.directory] + command
         return self.case.run(self.prefix + command, 30)
@@ -217,9 +217,9 @@ def prepare(shared):
     with open(path, "wb") as file:
         file.write(raw)
     for model in "ab":
-        for number, options in enumerate(TYPES):
+        for number, words in enumerate(TYPES):
             target = os.path.join(shared, f"{model}{number}")
-            chaos.need([chaos.TRAINER, "--load", os.path.join(shared, model), "--export", target, "--quiet", *options])
+            chaos.need([chaos.TRAINER, "--load", os.path.join(shared, model), "--export", target + words, "--quiet"])
     chaos.Case.places = [place for place in PLACES if can(place)]
     if len(chaos.Case.places) < len(PLACES):
         print("not played: " + ", ".join(sorted(set(PLACES) - set(chaos.Case.places))))

@@ -11,6 +11,7 @@
  *   CHAOS_FAULT_SPARE=NAME,NAME  calls from libraries of these names neither count nor fail
  *   CHAOS_HITS=FILE              gets a line for each process in which the fault occurred
  *   CHAOS_COUNTS=FILE            gets a line "PROGRAM CALL COUNT" for each call when a program ends
+ *   CHAOS_CLOCK=SECONDS          the time of day jumps each 50 ms, forth and back by so much
  * Calls count from main() on; what libraries do before that is outside a program's control. Of the
  * calls that the C library makes itself only those for memory are seen. */
 #include "config.h"
@@ -36,6 +37,8 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -325,4 +328,38 @@ static void __attribute__((destructor)) tell_counts(void)
                  fault.seen[i]);
         append(fault.counts, line);
     }
+}
+
+/* --- the time of day -------------------------------------------------------------------------- */
+
+EXPORT int clock_gettime(clockid_t clock, struct timespec *out)
+{
+    static _Atomic long jump = -1;
+    struct timespec now;
+    if (jump < 0)
+        jump = getenv("CHAOS_CLOCK") ? atol(getenv("CHAOS_CLOCK")) : 0;
+    const int result = (int)syscall(SYS_clock_gettime, clock, out);
+    if (result == 0 && jump > 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
+        syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
+        out->tv_sec += jump * (now.tv_nsec / 50000000 % 3 - 1);
+    }
+    return result;
+}
+
+EXPORT int gettimeofday(struct timeval *out, void *zone)
+{
+    struct timespec now;
+    (void)zone;
+    clock_gettime(CLOCK_REALTIME, &now);
+    *out = (struct timeval){now.tv_sec, now.tv_nsec / 1000};
+    return 0;
+}
+
+EXPORT time_t time(time_t *out)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (out)
+        *out = now.tv_sec;
+    return now.tv_sec;
 }

@@ -52,8 +52,8 @@ def split(draw):
         return [chaos.TRAINER], threads
     if way == "dp":
         return [chaos.TRAINER, "--mode", "dp", "--replicas", draw.choice(["1", "2", "4", "8"])], threads
-    more = draw.choice([[], ["--zero", "0"], ["--zero", "1"], ["--no-shared-weights"], ["--bucket-mb", "0.01"],
-                        ["--no-shared-weights", "--zero", "0"]])
+    more = draw.choice([[], ["--zero", "0"], ["--zero", "1"], ["--bucket-mb", "0.01"],
+                        ["--zero", "0", "--bucket-mb", "0.01"]])
     return [chaos.DDPRUN, "-n", draw.choice(["1", "2", "4", "8"]), chaos.TRAINER], threads + more
 
 

@@ -4,15 +4,23 @@
 A case is a chain of links: training starts or resumes, alone, with replicas or on two workers, one or more stop signals
 come at a random moment (before the program has begun, while data are read, in a step, while a checkpoint is written,
 after the last step), and the next link goes on from there.
+
+Each case begins with jobs on one node or two, with checkpoints or without, that get a signal in the first moments of their
+life: ddprun, one worker, or all processes, as a batch system sends it. Every ddprun ends with the same code, and with a
+documented one; where checkpoints are written and ddprun could take the request, that is 75.
 """
 import os
+import shutil
 import signal
 import time
 
 import chain
 import chaos
+import nodes
 
 LINKS = 12
+EARLY = 10  # jobs of a case that are asked at once
+EARLY_SECONDS = 0.2
 SIGNALS = [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT]
 AT_ONCE = (128 + signal.SIGINT, 128 + signal.SIGKILL)  # what a second SIGINT leads to
 MOMENTS = ["start", "any", "any", "step", "step", "step", "save", "late"]
@@ -119,7 +127,58 @@ def stop(links, mode, moment):
         case.fail(f"{what}exit code {job.code}", job)
 
 
+def early(case):
+    """One job, and one signal in its first moments."""
+    draw = case.random
+    count = draw.choice([1, 2]) if os.path.exists(os.path.join(chaos.BUILD, ".libs", "libddp-ucx.so")) else 1
+    keeps, target = draw.random() < 0.5, draw.choice(["ddprun", "ddprun", "worker", "all"])
+    number = draw.choice(SIGNALS + [signal.SIGHUP, signal.SIGQUIT])
+    command = [chaos.TRAINER, "--model", "article", "--steps", "100000000", "--threads", "1", "--quiet"]
+    command += ["--checkpoint", case.path("early"), "--checkpoint-every", "100000000"] if keeps else []
+    job = nodes.Nodes(case, count, 2 // count, command, ("--node-timeout", "30", "--grace", "20"))
+    moment = draw.uniform(0, EARLY_SECONDS)
+    job.say(f"early, {count} nodes, checkpoints {keeps}, {moment * 1000:.0f} ms")
+    time.sleep(moment)
+    # A keeper that was just made looks like a worker that has not executed its program.
+    there = [one for one in job.processes() if one[2] or chaos.comm(one[1]).endswith("trainer")]
+    chosen = there if target == "all" else [one for one in there if bool(one[2]) == (target == "ddprun")]
+    if target != "all":
+        chosen = draw.sample(chosen, min(1, len(chosen)))
+    young = not all(minds(pid, number) for _, pid, node in chosen if node)  # nobody can take it yet
+    for name, pid, node in chosen:
+        nodes.send(job, name, pid, node, number)
+    asked = 128 + number
+    if not chosen or (number == signal.SIGQUIT and all(node for _, _, node in chosen)):  # the job goes on
+        time.sleep(0.05)
+        node = draw.choice(job.nodes)
+        young = young or not minds(node.pid, signal.SIGTERM)
+        nodes.send(job, "ddprun", node.pid, node, signal.SIGTERM)
+        asked = 128 + signal.SIGTERM
+    job.finish()
+    job.judge(alike=not young)
+    codes = {node.code for node in job.nodes}
+    stops = asked - 128 in SIGNALS
+    if young:
+        allowed = {75, 125, asked, 128 + number}
+    elif not stops:
+        allowed = {asked}
+    elif target == "ddprun" or not chosen:
+        allowed = {75} if keeps else {asked}
+    else:
+        allowed = {75, asked}  # a worker alone may be killed before it can take it
+        allowed |= {1} if count > 1 else set()  # ... and another one may be the first to say that it cannot reach it
+    if codes - allowed:
+        job.fail(f"not {sorted(allowed)}")
+    case.count("asked at once")
+    case.count("... before ddprun could take it" if young else f"... ended with {'/'.join(map(str, sorted(codes)))}")
+    shutil.rmtree(case.path("early"), ignore_errors=True)
+
+
 def work(case):
+    for _ in range(EARLY):
+        early(case)
+        if case.is_over():
+            return
     links = chain.Chain(case, trainings[case.index % 2])
     for _ in range(LINKS):
         if case.is_over():

@@ -742,7 +742,7 @@ def write_link():
     def frame(kind, data=b"", size=None):
         return struct.pack("=II", len(data) if size is None else size, kind) + data
 
-    def hello(magic=0x6b6e696c70726464, protocol=2, node=1, nodes=4, version=b"0.3.0"):
+    def hello(magic=0x6b6e696c70726464, protocol=3, node=1, nodes=4, version=b"0.3.0"):
         return frame(1, struct.pack("=QIIIIQ32s32s32x", magic, protocol, 2, node, nodes, 7, bytes(range(32)), version))
 
     def join(version=b"0.3.0", host=b"node1"):
@@ -758,7 +758,7 @@ def write_link():
     status = struct.pack("=Iiqqq16sII", 0, 2, 5, 6, 1000, b"backward", 1, 0)
     link("good-hello", hello_phase, hello())
     link("good-hello-bytes", hello_phase, hello(), 1)
-    link("good-hello-other-protocol", hello_phase, hello(protocol=3, node=9, nodes=0, version=b"x" * 32))
+    link("good-hello-other-protocol", hello_phase, hello(protocol=4, node=9, nodes=0, version=b"x" * 32))
     link("good-refused", hello_phase, frame(4, struct.pack("=II1000s", 3, 2, b"")))
     link("good-proof", proof_phase, frame(2, bytes(32)))
     link("good-proof-largest", proof_phase, frame(2, bytes(2048)), 255)

@@ -58,7 +58,7 @@ uint64_t cudasim_warp(enum cudasim_warp kind, unsigned mask, uint64_t value, int
 /* The block's dynamic shared memory; 16-byte aligned. */
 void *cudasim_dynamic_shared(void);
 
-/* Are products by this path to be wrong (DDP_CUDASIM_WRONG)? */
+/* Whether products by this path are to be wrong (DDP_CUDASIM_WRONG). */
 bool cudasim_wrong(const char *path);
 
 #ifdef __cplusplus

@@ -174,7 +174,7 @@ struct CUstream_st *sim_running_stream(void); /* whose operation runs */
 
 /* Takes an entry into the graph that a stream captures. */
 void sim_capture_add(struct CUstream_st *stream, struct sim_entry *entry);
-/* Has something gone wrong while it captures? Then it takes nothing any more. */
+/* Whether something has gone wrong while it captures. Then it takes nothing any more. */
 bool sim_capture_spoiled(const struct CUstream_st *stream);
 /* What a call that waits or allocates returns while a capture forbids it, which spoils it. */
 cudaError_t sim_capture_forbids(void);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# Dependencies run one way. Reads every #include of src, kernels, launcher and reporter and fails on one that goes up,
+# Dependencies run one way. Reads every #include of src, kernels, launcher, reporter and bench and fails on one that goes up,
 # sideways or round in a circle. The table is the rule: a room, then the rooms it may include; each room may name
 # only rooms of the lines above its own, so the table cannot hold a circle. Files do not call each other in a circle
 # either: the objects of the build say who uses whose functions in its code; a table of functions is not a call.
@@ -15,7 +15,7 @@ edges=$(mktemp)
 calls=$(mktemp)
 sources=$(mktemp)
 trap 'rm -f "$edges" "$calls" "$sources"' EXIT
-find src kernels launcher reporter -name '*.c' -o -name '*.cu' >"$sources"
+find src kernels launcher reporter bench -name '*.c' -o -name '*.cu' >"$sources"
 result=0
 table='
 core:
@@ -37,10 +37,13 @@ mode: model graph comm optim data device job kernels core
 weights: model graph core
 checkpoint: weights graph core
 report: mode graph comm optim data core
-train: report checkpoint weights mode model graph comm optim data data/text device job kernels core
+plan: report checkpoint weights mode model graph optim data data/text device job kernels core
+generate: plan weights mode model graph data data/text device core
+train: generate plan report checkpoint weights mode model graph comm optim data data/text device job kernels core
 trainer: train core
+bench: generate model graph comm data device job kernels kernels/cpu core
 '
-find src kernels launcher reporter \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cc' \) ! -name '*.pb-c.*' | sort | tr '\n' '\0' |
+find src kernels launcher reporter bench \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cc' \) ! -name '*.pb-c.*' | sort | tr '\n' '\0' |
     xargs -0 awk -v table="$table" -v edges="$edges" '
     function room(path) {
         sub(/^src\//, "", path)
@@ -104,7 +107,7 @@ tsort "$edges" >/dev/null || { echo 'headers include each other in a circle (see
 # CALLER CALLED FUNCTION, by the relocations of code; files by their name in the tree, without the suffix.
 # Objects whose source is gone do not count.
 calls_of() {
-    find src kernels launcher reporter -name '*.o' -exec readelf -rsW {} + | awk -v sources="$sources" '
+    find src kernels launcher reporter bench -name '*.o' -exec readelf -rsW {} + | awk -v sources="$sources" '
     BEGIN {
         while ((getline name <sources) > 0) {
             sub(/\.c$/, "", name)

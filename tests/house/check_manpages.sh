@@ -46,7 +46,7 @@ done
 scratch=$(mktemp -d) || exit 99
 trap 'rm -rf "$scratch"' EXIT
 examples=0
-for page in "$top"/man/*.1; do
+for page in "$top"/man/*.[17]; do
     awk '/^\.\\" run/ { mark = 1; next }
          mark && /^\.(Dl|D1) / { sub(/^\.D[l1] /, ""); print; mark = 0; next }
          mark && /^\.(Bd|nf|EX)/ { code = 1; next }

@@ -74,5 +74,7 @@ done <"$scratch/examples"
 examples=$(wc -l <"$scratch/examples")
 echo "$examples examples tried"
 [ "$examples" -ge 15 ] && [ "$examples" -le 30 ] || { echo "trainer --help shows $examples options"; failed=1; }
+lines=$(COLUMNS=80 trainer --help | wc -l)
+[ "$lines" -le 60 ] || { echo "trainer --help has $lines lines"; failed=1; }
 COLUMNS=60 trainer --help | awk 'length > 60 { print "longer than COLUMNS: " $0; bad = 1 } END { exit bad }' || failed=1
 [ "$failed" -eq 0 ]

@@ -6,6 +6,7 @@
 
 #include "core/log.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +22,7 @@ static inline enum ddp_status ddp_buffer_reserve(struct ddp_buffer *buffer, size
     if (bytes < buffer->room - buffer->bytes)
         return DDP_OK;
     const size_t room = buffer->bytes + bytes + 1 + buffer->bytes / 2;
-    char *grown = room > bytes ? (char *)realloc(buffer->at, room) : NULL;
+    char *grown = bytes < PTRDIFF_MAX && room > bytes ? (char *)realloc(buffer->at, room) : NULL;
     if (!grown)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory: a text of %zu bytes", buffer->bytes);
     buffer->at = grown;

@@ -250,7 +250,7 @@ static enum ddp_status add_special(ddp_tokenizer *t, const json_t *tokens, const
         if (!json_is_integer(value) || id < 0 || id >= DDP_TOKEN_MOST ||
             !ddp_tokenizer_token(t, (int32_t)id, NULL))
             return ddp_fail(DDP_ERR_FORMAT,
-                            "%s: post_processor: \"%s\" has an id that is no token's", t->path,
+                            "%s: post_processor: \"%s\" has an id that is not a token's", t->path,
                             name);
         const int32_t narrow = (int32_t)id;
         status = ddp_array_append(ids, count, &narrow, sizeof narrow);

@@ -111,7 +111,7 @@ static enum ddp_status read_token(const ddp_tokenizer *t, const char *name, cons
     const int32_t found =
         ddp_tokenizer_find(t, json_string_value(value), json_string_length(value));
     if (found < 0)
-        return ddp_fail(DDP_ERR_FORMAT, "%s: %s is \"%s\", which is no token of %s", name, key,
+        return ddp_fail(DDP_ERR_FORMAT, "%s: %s is \"%s\", which is not a token of %s", name, key,
                         json_string_value(value), t->path);
     *id = found;
     return DDP_OK;

@@ -63,7 +63,7 @@ int32_t ddp_tokenizer_find(const ddp_tokenizer *tokenizer, const char *text, siz
  *   bytes [out]  may be NULL */
 const char *ddp_tokenizer_token(const ddp_tokenizer *tokenizer, int32_t id, size_t *bytes);
 
-/* Is it a special token such as <|im_end|>, which is left out of text for people? */
+/* Whether it is a special token such as <|im_end|>, which is left out of text for people. */
 bool ddp_tokenizer_is_special(const ddp_tokenizer *tokenizer, int32_t id);
 
 /* --- encoding --------------------------------------------------------------------------------- */

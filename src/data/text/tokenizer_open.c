@@ -55,8 +55,8 @@ static enum ddp_status read_vocabulary(ddp_tokenizer *t, const char *file, const
     json_object_foreach((json_t *)vocab, text, id)
     {
         if (!json_is_integer(id))
-            return ddp_fail(DDP_ERR_FORMAT, "%s: the vocabulary: the id of \"%s\" is no integer",
-                            file, text);
+            return ddp_fail(DDP_ERR_FORMAT,
+                            "%s: the vocabulary: the id of \"%s\" is not an integer", file, text);
         status =
             ddp_vocabulary_add(&t->vocabulary, file, text, strlen(text), json_integer_value(id));
         if (status != DDP_OK)
@@ -266,8 +266,8 @@ static enum ddp_status read_model(ddp_tokenizer *t, const json_t *model)
         return ddp_fail(DDP_ERR_FORMAT, "%s: it has no model: is it a tokenizer.json?", t->path);
     if (type && strcmp(json_string_value(type), "BPE") != 0)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
-                        "%s: tokenizers of the kind \"%s\" are not supported: those of BPE are",
-                        t->path, json_string_value(type));
+                        "%s: tokenizers of type \"%s\" are not supported: only BPE is", t->path,
+                        json_string_value(type));
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (!is_empty(json_object_get(model, refused[i])))
             return ddp_fail(DDP_ERR_UNSUPPORTED, "%s: %s in the model is not supported", t->path,

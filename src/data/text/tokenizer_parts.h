@@ -51,8 +51,8 @@ struct ddp_tokenizer {
     bool byte_fallback;    /* an unknown character becomes its bytes */
     int32_t byte_ids[256]; /* -1: none */
     int32_t unknown;       /* -1: none: such characters are left out */
-    /* Bits for pairs of classes of characters (ddp_junction()): may a merge join such neighbours?
-     * NULL: a piece is not cut. */
+    /* Bits for pairs of classes of characters (ddp_junction()): whether a merge may join such
+     * neighbours. NULL: a piece is not cut. */
     uint8_t *junctions;
 
     int32_t *before, *after; /* what DDP_ENCODE_BOS puts around a text */

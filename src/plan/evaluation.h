@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The batches of an evaluation, and the memory that they take. */
+#ifndef DDP_PLAN_EVALUATION_H
+#define DDP_PLAN_EVALUATION_H
+
+#include "data/loader.h"
+#include "graph/exec.h"
+#include "model/model.h"
+
+#define DDP_EVALUATION_LOSS_BYTES (DDP_FLAT_ALIGN * sizeof(float))
+#define DDP_EVALUATION_PARTS      (DDP_EXEC_NETWORK | DDP_EXEC_LOSS)
+
+/* Samples of a batch. */
+int64_t ddp_evaluation_rows(const struct ddp_dataset_info *test, int64_t training_batch);
+
+/* Bytes of an evaluator, of a rank that holds most: what is on the device, and in the
+ * host's memory.
+ *   test   its sample_count: how many of them
+ *   ranks  that share the evaluation; of a pipeline its replicas */
+enum ddp_status ddp_evaluation_memory(const struct ddp_model *model,
+                                      const struct ddp_model_config *config,
+                                      const struct ddp_dataset_info *test, int ranks,
+                                      bool host_memory, size_t *device, size_t *host);
+
+#endif

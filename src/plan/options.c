@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The table of training options. trainer --help, the man page and the completion are checked
+ * against it. */
+#include "config.h"
+
+#include "plan/options.h"
+
+#include "core/parse.h"
+#include "weights/format.h"
+
+#include <assert.h>
+#include <float.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OPTION_STRUCT struct ddp_train_options
+
+static const char *const device_help =
+    "where to compute: auto (a GPU if there is one), cpu or cuda";
+
+static const char *const file_dtype_names[] = {"auto", "fp32", "bf16", NULL};
+static const char *const dtype_names[] = {"fp32", "bf16", NULL};
+const char *const ddp_nan_names[] = {
+    [DDP_NAN_STOP] = "stop", [DDP_NAN_SKIP] = "skip", [DDP_NAN_WARN] = "warn", NULL};
+
+#define BETA_MAX 0.9999999999
+
+#define IMAGE_SIDE_MAX 8192
+
+static const char *read_model(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    static char message[128];
+    const struct ddp_model *model = ddp_model_find(value);
+    if (!model) {
+        size_t used = (size_t)snprintf(message, sizeof message, "no such model; there are");
+        for (int i = 0; ddp_model_at(i) && used < sizeof message; i++)
+            used += (size_t)snprintf(message + used, sizeof message - used, " %s",
+                                     ddp_model_at(i)->name);
+        return message;
+    }
+    if (!options->custom)
+        options->model = model;
+    return NULL;
+}
+
+static const char *read_dataset(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    static char message[128];
+    size_t used = (size_t)snprintf(message, sizeof message, "no such source of data; there are");
+    for (size_t i = 0; ddp_dataset_source_at(i); i++) {
+        const char *name = ddp_dataset_source_at(i)->name;
+        if (strcmp(name, value) == 0) {
+            options->dataset = name;
+            return NULL;
+        }
+        if (used < sizeof message)
+            used += (size_t)snprintf(message + used, sizeof message - used, " %s", name);
+    }
+    return message;
+}
+
+/* "0.1" of the samples, or "1000" of them. */
+static const char *read_val_split(void *member, const char *value)
+{
+    double *amount = member;
+    return ddp_parse_double(value, DBL_MIN, DDP_COUNT_MAX, amount) &&
+                   (*amount < 1 || floor(*amount) == *amount)
+               ? NULL
+               : "must be a share of the samples between 0 and 1, such as 0.1, or a number of them";
+}
+
+/* "crop,flip" */
+static const char *read_augment(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    char text[64];
+    options->crop = options->flip = false;
+    if (strcmp(value, "none") == 0)
+        return NULL;
+    snprintf(text, sizeof text, "%s", value);
+    for (char *rest = text, *word; (word = strsep(&rest, ","));)
+        if (strcmp(word, "crop") == 0)
+            options->crop = true;
+        else if (strcmp(word, "flip") == 0)
+            options->flip = true;
+        else
+            return "must be crop, flip, both with a comma between, or none";
+    return NULL;
+}
+
+/* "0,1": numbers of GPUs, which may repeat. */
+static const char *read_devices(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    return ddp_option_list(value, DDP_TRAIN_DEVICES, 0, 1023, false, options->devices,
+                           &options->device_count)
+               ? NULL
+               : "must be at most 64 numbers of GPUs, counted from 0, with commas between";
+}
+
+/* "3,32,32": what a plan without data takes samples for. */
+static const char *read_shape(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    return ddp_option_list(value, 4, 1, 1 << 30, false, options->shape, &options->shape_count)
+               ? NULL
+               : "must be 1 to 4 numbers with commas between, such as 3,32,32, or 256 for tokens";
+}
+
+/* "80G". */
+static const char *read_plan_memory(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    options->plan = true;
+    const char last = *value ? value[strlen(value) - 1] : '\0';
+    return ddp_parse_bytes(value, &options->plan_memory) && !strchr("0123456789.", last)
+               ? NULL
+               : "must be a size with its unit, such as 80G, 79.6GiB or 500M";
+}
+
+/* One word after the path of --export; false: it is something else. */
+static bool read_export_word(struct ddp_train_options *options, const char *word)
+{
+    const char *value = strchr(word, '=');
+    const int name = value ? (int)(value++ - word) : 0;
+    const char last = value && *value ? value[strlen(value) - 1] : '0';
+    if (strcmp(word, "merge") == 0)
+        return options->merge = true;
+    if (name == 5 && strncmp(word, "shard", 5) == 0)
+        return !strchr("0123456789.", last) && ddp_parse_bytes(value, &options->shard_bytes);
+    if (name == 6 && strncmp(word, "format", 6) == 0)
+        return (options->export_format = ddp_weight_format_named(value));
+    for (int i = 0; name == 5 && strncmp(word, "dtype", 5) == 0 && file_dtype_names[i]; i++)
+        if (strcmp(file_dtype_names[i], value) == 0) {
+            options->export_dtype = i;
+            return true;
+        }
+    return false;
+}
+
+/* "tuned,dtype=bf16,shard=5G,merge" */
+static const char *read_export(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    static char message[256];
+    if (!*value || *value == ',' || strlen(value) >= sizeof options->export_text)
+        return "must begin with the path of what is written";
+    strcpy(options->export_text, value);
+    options->export_path = options->export_text;
+    options->merge = false;
+    options->shard_bytes = options->export_dtype = 0;
+    options->export_format = NULL;
+    char *rest = strchr(options->export_text, ',');
+    if (rest)
+        *rest++ = '\0';
+    for (char *word; (word = strsep(&rest, ","));)
+        if (!read_export_word(options, word)) {
+            snprintf(message, sizeof message,
+                     "%.60s: what follows the path must be format=hf, llmc or llmc-bf16, "
+                     "dtype=fp32 or bf16, shard=SIZE such as 5G or 500M, or merge",
+                     word);
+            return message;
+        }
+    return NULL;
+}
+
+/* "30,60,80" */
+static const char *read_milestones(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    return ddp_option_list(value, DDP_SCHEDULE_MILESTONES, 1, 1000000000, true, options->milestones,
+                           &options->milestone_count)
+               ? NULL
+               : "must be at most 16 rising numbers of epochs with commas between";
+}
+
+/* "20-40", or "20": the steps that a trace shows. */
+static const char *read_trace_steps(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    char text[64];
+    if (snprintf(text, sizeof text, "%s", value) >= (int)sizeof text)
+        return "too long";
+    char *last = strchr(text, '-');
+    if (last)
+        *last++ = '\0';
+    if (!ddp_parse_int64(text, 1, DDP_COUNT_MAX, &options->report.trace_first) ||
+        !ddp_parse_int64(last ? last : text, options->report.trace_first, DDP_COUNT_MAX,
+                         &options->report.trace_last))
+        return "must be the first and the last step, such as 20-40";
+    return NULL;
+}
+
+/* "224" or "200x300": height, width */
+static const char *read_image_size(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    char text[64];
+    snprintf(text, sizeof text, "%s", value);
+    char *width = strchr(text, 'x');
+    if (width)
+        *width++ = '\0';
+    if (strlen(value) >= sizeof text ||
+        !ddp_parse_int64(text, 1, IMAGE_SIDE_MAX, &options->image_height) ||
+        !ddp_parse_int64(width ? width : text, 1, IMAGE_SIDE_MAX, &options->image_width))
+        return "must be a side or height x width, from 1 to 8192, such as 224 or 200x300";
+    return NULL;
+}
+
+/* Those of the models stand between the first rows and the others. */
+static const struct ddp_option first_rows[] = {
+    {OPTION_SECTION("What to train"), OPTION_CUSTOM("model", read_model, "NAME"),
+     .scope = DDP_WITH_TEXT | DDP_WITH_CONVERSION, .example = "--model resnet",
+     .help = "mlp, cnn, resnet, gpt2, llama, or article, the linear model of the example (default: "
+             "that of "
+             "--load; else gpt2 for text and tokens, mlp for other data)"},
+    {OPTION_TEXT("size", size, "NAME"), .example = "--size 124M",
+     .help = "gpt2: d2, d4 (default), d6, d12 or 124M, d24 or 355M, d36 or 774M, d48 or 1558M; "
+             "llama: d2, d4 (default), d6, smollm2-135m, qwen3-0.6b, llama3.2-1b and others; "
+             "resnet: 20 (default), 32, 44, 56, 110, 18 or 34"},
+    {0},
+};
+
+static const struct ddp_option rows[] = {
+    {OPTION_TEXT("config", config, "FILE"), .excludes = "size",
+     .help = "gpt2, llama: shape from this config.json of Hugging Face"},
+    {OPTION_CHOICE("dtype", dtype, dtype_names, "TYPE"), .example = "--dtype bf16",
+     .help = "type of the operands of products, and of activations on GPUs: fp32 (default) or "
+             "bf16; weights are fp32"},
+    {OPTION_TEXT("data", data, "PATH"), .scope = DDP_OF_DATA, .example = "--data book.txt",
+     .letter = 'd',
+     .help = "training data: a directory (images, texts, IDX, CIFAR, train.bin), X.npy,Y.npy, "
+             "FILE.npz, a token file, a text (also .gz or .jsonl) or a glob of them (default: "
+             "Debian's Fashion-MNIST)"},
+    {OPTION_CUSTOM("dataset", read_dataset, "NAME"), .scope = DDP_OF_DATA,
+     .help = "format of --data, if it is not detected: idx, cifar, npy, images, tokens or article"},
+    {OPTION_TEXT("val", val, "PATH"), .scope = DDP_OF_DATA, .excludes = "val-split",
+     .help = "data for evaluation, if --data has none"},
+    {OPTION_CUSTOM_AT("val-split", val_split, read_val_split, "X"),
+     .help = "set samples of --data aside for evaluation: this share of them, such as 0.1, or "
+             "this many"},
+    {OPTION_FLAG("normalize", normalize),
+     .help = "numbers: bring each channel or feature to mean 0 and deviation 1"},
+    {OPTION_INT("seq-len", seq_len, 1, 1 << 24, "T"), .scope = DDP_OF_DATA | DDP_OF_TOKENS,
+     .help = "tokens: length of a sample (default 256)"},
+    {OPTION_CHOICE("tokens", tokens, ddp_token_kind_names, "KIND"),
+     .scope = DDP_OF_DATA | DDP_OF_TOKENS,
+     .help =
+         "tokens: format of the files: auto (default), gpt2 (llm.c's), uint16, uint32 or bytes"},
+    {OPTION_INT("vocab-size", vocab_size, 2, 1 << 24, "N"), .scope = DDP_OF_DATA | DDP_OF_TOKENS,
+     .help = "tokens: how many there are (default: as --load, --config or --size says, else 50257 "
+             "for 16 bits, 128256 for 32, 256 for bytes)"},
+    {OPTION_TEXT("tokenizer", tokenizer, "PATH"),
+     .scope = DDP_WITH_TEXT | DDP_OF_DATA | DDP_OF_TOKENS,
+     .help =
+         "texts: encode them with this tokenizer.json, or that of this directory (default: that "
+         "in the directory of --load; without one, bytes are tokens)"},
+    {OPTION_TEXT("chat-template", chat_template, "NAME"),
+     .scope = DDP_WITH_TEXT | DDP_OF_DATA | DDP_OF_TOKENS,
+     .help = "chats: chatml, qwen2.5, qwen3, qwen3-training, llama3 or llama3.1 (default: the "
+             "tokenizer's own), or none for a --prompt that is plain text"},
+    {OPTION_CHOICE("packing", packing, ddp_packing_names, "KIND"),
+     .scope = DDP_OF_DATA | DDP_OF_TOKENS,
+     .help = "chats and prompts: documents (default) puts several into a row, with borders; pad "
+             "gives each a row"},
+    {OPTION_CHOICE("long-samples", long_samples, ddp_long_names, "KIND"),
+     .scope = DDP_OF_DATA | DDP_OF_TOKENS,
+     .help = "chats and prompts longer than --seq-len: cut (default), drop or refuse"},
+    {OPTION_INT("show-masks", show_masks, 1, 1e6, "N"), .scope = DDP_OF_DATA | DDP_OF_TOKENS,
+     .help = "texts: print the first N samples as the model sees them, with what is trained"},
+    {OPTION_CUSTOM("image-size", read_image_size, "N|HxW"), .scope = DDP_OF_DATA,
+     .help = "images: scale to this height and width, and cut out the middle (default: the size "
+             "that all have)"},
+    {OPTION_CUSTOM("augment", read_augment, "LIST"),
+     .help = "change training images at random: crop (4 pixels of padding), flip (left and right), "
+             "crop,flip or none (default)"},
+    {OPTION_INT("data-threads", data_threads, 1, 64, "N"), .scope = DDP_OF_MACHINE | DDP_OF_NODE,
+     .help = "threads of each worker that read samples ahead (default 1)"},
+    {OPTION_INT("data-size", data_size, 1, 1e9, "N"), .scope = DDP_OF_DATA,
+     .help = "article: number of samples, and of numbers in each (default 16)"},
+    {OPTION_TEXT("load", load, "PATH"), .scope = DDP_WITH_TEXT | DDP_WITH_CONVERSION,
+     .example = "--load model.safetensors",
+     .help = "start from these weights: a file from --save, a model of Hugging Face (a directory, "
+             "or a file of GPT-2) or llm.c, a checkpoint, or a directory of checkpoints"},
+    {OPTION_TEXT("save", save, "FILE"), .scope = DDP_OF_TRAINING,
+     .example = "--save model.safetensors",
+     .help = "write the weights to this safetensors file at the end"},
+    {OPTION_CUSTOM("export", read_export, "PATH[,WHAT...]"),
+     .scope = DDP_OF_TRAINING | DDP_WITH_CONVERSION, .example = "--export tuned",
+     .help =
+         "write the weights at the end for other programs (gpt2: a file, and format=hf, llmc or "
+         "llmc-bf16, by default as its suffix says; llama: a directory, and dtype=fp32 or "
+         "bf16, shard=5G for files of at most this size, merge for the whole model instead of "
+         "adapters)"},
+    {OPTION_TEXT("adapters", adapters, "PATH"), .scope = DDP_WITH_TEXT | DDP_WITH_CONVERSION,
+     .help = "llama: start from these low-rank adapters to the model of --load: a directory of "
+             "PEFT, or a checkpoint or file of a run with --lora"},
+    {OPTION_CHOICE("frozen-dtype", frozen_dtype, file_dtype_names, "TYPE"),
+     .scope = DDP_WITH_TEXT | DDP_WITH_CONVERSION,
+     .help = "llama with --lora: type of the frozen matrices in memory: as loaded (default; fp32 "
+             "without --load), fp32 or bf16"},
+    {OPTION_UINT("seed", seed, "N"), .scope = DDP_WITH_TEXT,
+     .help = "seed of initial weights and sample order, from 0 to 2^64-1 (default 0)"},
+
+    {OPTION_SECTION("Generating text, instead of training"),
+     OPTION_INT("generate", generate, 1, 1e6, "N"), .scope = DDP_WITH_TEXT,
+     .example = "--generate 200",
+     .help = "continue the prompt by N tokens with the gpt2 or llama that --load names"},
+    {OPTION_TEXT("prompt", prompt, "TEXT|FILE"), .scope = DDP_OF_TEXT,
+     .help = "text to continue, or a file with it; numbers where tokens are neither bytes nor have "
+             "a tokenizer"},
+    {OPTION_REAL("temperature", temperature, 0, 100, "X"), .scope = DDP_OF_TEXT,
+     .help = "values below 1 favour likely tokens; 0 takes the most likely one (default 0.8)"},
+    {OPTION_INT("top-k", top_k, 0, 1e6, "K"), .scope = DDP_OF_TEXT,
+     .help = "sample from the K most likely tokens only; 0: from all (default 200)"},
+    {OPTION_INT("samples", samples, 1, 1024, "K"), .scope = DDP_OF_TEXT,
+     .help = "generate K continuations of the prompt together (default 1)"},
+    {OPTION_TEXT("stop", stop, "TEXT"), .scope = DDP_OF_TEXT,
+     .help = "a continuation ends when it contains this text, or these numbers in a row"},
+
+    {OPTION_SECTION("Evaluating and predicting, instead of training"),
+     OPTION_FLAG("eval-only", eval_only), .scope = DDP_OF_EVALUATION,
+     .example = "--eval-only --load model.safetensors",
+     .help = "evaluate the model that --load or --checkpoint names on the test set, once"},
+    {OPTION_TEXT("predict", predict, "FILE"),
+     .example = "--predict classes.csv --load model.safetensors",
+     .help = "write the class and probability of each test sample to this .csv, or all "
+             "probabilities to this .npy; without a test set, of each sample of --data"},
+
+    {OPTION_SECTION("Where it runs"), OPTION_CHOICE("mode", mode, ddp_mode_names, "MODE"),
+     .example = "--mode dp",
+     .help = "accum (default alone), ddp (default under ddprun), dp or pipeline"},
+    {OPTION_FLAG("distributed", distributed), .help = "the same as --mode ddp"},
+    {OPTION_INT("replicas", replicas, 1, DDP_TRAIN_DEVICES, "N"), .scope = DDP_OF_MODE(DDP_MODE_DP),
+     .help = "dp: number of replicas, a thread each (default: the number of GPUs; 2 on the CPU)"},
+    {OPTION_INT("stages", stages, 2, DDP_STAGES_MAX, "S"), .scope = DDP_OF_MODE(DDP_MODE_PIPELINE),
+     .help = "pipeline: cut the model into S stages, each a worker under ddprun, else a thread and "
+             "device (default: the number of workers, or of GPUs; 2 on the CPU)"},
+    {OPTION_TEXT("cut", cut, "NAME,NAME,..."), .scope = DDP_OF_MODE(DDP_MODE_PIPELINE),
+     .help = "pipeline: the layers at which the second and later stages begin, such as h.4,h.8 "
+             "(default: stages that take about the same time)"},
+    {OPTION_TEXT("device", device, "KIND"), .scope = DDP_OF_MACHINE | DDP_WITH_TEXT,
+     .help = device_help},
+    {OPTION_CUSTOM("devices", read_devices, "N,N,..."), .scope = DDP_OF_MACHINE | DDP_WITH_TEXT,
+     .help = "numbers of the GPUs for the replicas, stages or workers; one may be named twice"},
+    {OPTION_FLAG("fast", fast),
+     .help = "ddp on GPUs: NCCL's own all-reduce; the bits may then depend on the machine"},
+    {OPTION_INT("threads", threads, 1, 1024, "N"),
+     .scope = DDP_OF_MACHINE | DDP_WITH_TEXT | DDP_OF_NODE, .example = "--threads 4", .letter = 't',
+     .help = "computing threads of each worker, replica or stage (default: OMP_NUM_THREADS, or its "
+             "share of the cores)"},
+    {OPTION_REAL("bucket-mb", bucket_mb, 0.001, 1048576, "MB"),
+     .scope = DDP_OF_UPDATE | DDP_OF_MODE(DDP_MODE_DDP),
+     .help = "ddp: size in MiB of the buckets of gradients that are all-reduced (default 25)"},
+    {OPTION_INT("zero", zero, 0, 1, "STAGE"), .scope = DDP_OF_UPDATE,
+     .help = "ddp: 1 splits the update over the workers (default on the CPU), 0 repeats it in each "
+             "(default on GPUs, where their memory allows it)"},
+    {OPTION_FLAG("sync-batch-norm", sync_batch_norm),
+     .help = "ddp: batch norm over the samples of all workers, not over those of each worker"},
+    {OPTION_INT("sync-every", sync_every, 1, DDP_COUNT_MAX, "H"),
+     .scope = DDP_OF_UPDATE | DDP_OF_MODE(DDP_MODE_DDP),
+     .help = "ddp: workers update weights of their own, and average them every H steps (default 1: "
+             "they add up the gradients of each step)"},
+    {OPTION_INT("local-from", local_from, 0, DDP_COUNT_MAX, "STEP"),
+     .scope = DDP_OF_UPDATE | DDP_OF_LOCAL,
+     .help = "with --sync-every: the first STEP steps are ordinary ones (default 0)"},
+    {OPTION_REAL("outer-lr", outer_rate, 0, 100, "RATE"), .scope = DDP_OF_UPDATE | DDP_OF_LOCAL,
+     .help = "with --sync-every: learning rate of an outer Nesterov SGD, which moves the weights "
+             "towards the average (default 1)"},
+    {OPTION_REAL("outer-momentum", outer_momentum, 0, 0.9999, "M"),
+     .scope = DDP_OF_UPDATE | DDP_OF_LOCAL,
+     .help = "with --sync-every: momentum of the outer SGD (default 0)"},
+    {OPTION_FLAG("recompute", recompute),
+     .help =
+         "compute the activations of each block again in backward instead of keeping them: less "
+         "memory, more time"},
+
+    {OPTION_SECTION("How long and how much at a time"), OPTION_INT("epochs", epochs, 1, 1e9, "N"),
+     .example = "--epochs 10", .letter = 'e', .help = "passes over the data (default 5)"},
+    {OPTION_INT("steps", steps, 1, DDP_COUNT_MAX, "N"), .excludes = "epochs",
+     .example = "--steps 1000", .letter = 's', .help = "optimizer steps instead of epochs"},
+    {OPTION_INT("batch-size", batch_size, 1, 1e6, "N"), .example = "--batch-size 32", .letter = 'b',
+     .help = "samples of one shard: one forward and backward pass (default 64; gpt2, llama 8)"},
+    {OPTION_INT("acc-steps", acc_steps, 1, 1e6, "N"), .scope = DDP_OF_UPDATE, .letter = 'a',
+     .help = "shards that a worker or replica runs before each update (default 1)"},
+    {OPTION_INT("lanes", lanes, 1, DDP_TRAIN_LANES, "N"),
+     .help = "gradients are added one after another in each of N lanes, and the lanes' sums in a "
+             "tree (default 8, a power of two); 1 takes the least memory"},
+    {OPTION_INT("global-batch", global_batch, 1, 1e9, "N"), .scope = DDP_OF_UPDATE, .letter = 'g',
+     .help = "samples of an update over all workers; determines --acc-steps"},
+    {OPTION_NEGATABLE("shuffle", shuffle),
+     .help = "a new random order each epoch (default except for article)"},
+    {OPTION_FLAG("drop-last", drop_last),
+     .help = "leave out samples that do not fill all shards, instead of repeating some"},
+
+    {OPTION_SECTION("Optimizer"),
+     OPTION_CHOICE("optimizer", optimizer, ddp_optimizer_names, "NAME"),
+     .example = "--optimizer adamw",
+     .help = "sgd, adam or adamw (default: depends on the model, see trainer(1))"},
+    {OPTION_REAL("lr", rate, 0, 1e6, "RATE"), .example = "--lr 0.01",
+     .help = "learning rate (default: 0.1 for mlp, 0.01 for article; 0.001 with adam and adamw)"},
+    {OPTION_FLAG("scale-lr", scale_rate),
+     .help = "multiply the learning rate by the number of shards, workers x --acc-steps"},
+    {OPTION_REAL("momentum", momentum, 0, 1, "M"), .help = "sgd: momentum (default 0.9)"},
+    {OPTION_FLAG("nesterov", nesterov), .help = "sgd: Nesterov's momentum"},
+    {OPTION_REAL("beta1", beta1, 0, BETA_MAX, "B"),
+     .help = "adam, adamw: decay rate of the mean gradient (default 0.9)"},
+    {OPTION_REAL("beta2", beta2, 0, BETA_MAX, "B"),
+     .help = "adam, adamw: decay rate of the mean square (default 0.999)"},
+    {OPTION_REAL("eps", eps, 0, 1e6, "E"),
+     .help = "adam, adamw: added to the root of the mean square (default 1e-8)"},
+    {OPTION_REAL("weight-decay", weight_decay, 0, 1e6, "D"),
+     .help = "weight decay (default: 0.01 with adamw, else 0)"},
+    {OPTION_CHOICE("decay-on", decay_on, ddp_train_decay_names, "WHAT"),
+     .help = "weight decay of all parameters (default), or of matrices: not of biases and norms"},
+    {OPTION_REAL("clip-grad-norm", clip_norm, 0, 1e30, "N"),
+     .help = "clip gradients to this global norm (default 0: no clipping)"},
+
+    {OPTION_SECTION("Learning rate over the run"),
+     OPTION_CHOICE("schedule", schedule, ddp_schedule_names, "NAME"),
+     .example = "--schedule cosine",
+     .help = "constant (default for article), linear (for mlp), cosine or step"},
+    {OPTION_INT("warmup-steps", warmup_steps, 0, DDP_COUNT_MAX, "N"), .excludes = "warmup-epochs",
+     .help = "steps over which the rate first rises (default 0)"},
+    {OPTION_REAL("warmup-epochs", warmup_epochs, 0, 1e9, "X"),
+     .help = "the same in epochs, such as 0.5"},
+    {OPTION_REAL("min-lr", min_rate, 0, 1e6, "RATE"),
+     .help = "linear, cosine: the rate at the end (default 0)"},
+    {OPTION_REAL("lr-gamma", gamma, 0, 1, "G"),
+     .help = "step: the factor by which the rate drops (default 0.1)"},
+    {OPTION_INT("lr-step-size", step_size, 1, 1e9, "N"), .excludes = "lr-milestones",
+     .help = "step: epochs between drops (default 30)"},
+    {OPTION_CUSTOM("lr-milestones", read_milestones, "N,N,..."),
+     .help = "step: the epochs after which the rate drops, instead of --lr-step-size"},
+
+    {OPTION_SECTION("Checkpoints"), OPTION_TEXT("checkpoint", checkpoint, "DIR"),
+     .example = "--checkpoint runs/first",
+     .help = "write checkpoints to this directory; Ctrl-C, SIGTERM and SIGUSR1 then write one and "
+             "stop the job with exit code 75"},
+    {OPTION_INT("checkpoint-every", checkpoint_every, 1, DDP_COUNT_MAX, "N"),
+     .scope = DDP_OF_TRAINING, .needs = "checkpoint",
+     .help = "a checkpoint every N steps and at the end (default: after each epoch)"},
+    {OPTION_INT("keep", keep, 0, DDP_COUNT_MAX, "N"), .scope = DDP_OF_TRAINING,
+     .needs = "checkpoint",
+     .help = "remove all but the newest N checkpoints (default 3; 0: keep all)"},
+    {OPTION_FLAG("keep-best", keep_best), .scope = DDP_OF_TRAINING | DDP_OF_EVALUATION,
+     .needs = "checkpoint",
+     .help = "write a checkpoint whenever the test loss is the lowest so far, and keep that one "
+             "too, as DIR/best"},
+    {OPTION_FLAG("resume", resume), .needs = "checkpoint", .example = "--resume",
+     .help = "resume from the newest complete checkpoint in --checkpoint DIR; start from the "
+             "beginning if there is none"},
+    {OPTION_TEXT("resume-from", resume_from, "DIR"),
+     .help = "resume from this checkpoint (.../step-N), or the newest one in this directory"},
+    {OPTION_FLAG("extend", extend), .scope = DDP_OF_TRAINING,
+     .help = "when resuming with another number of steps: plan a rate that falls towards the end "
+             "anew, from where it is now"},
+
+    {OPTION_SECTION("What is shown"), OPTION_FLAG("plan", plan), .example = "--plan",
+     .help = "print the plan with memory, traffic and what would fit, and exit; needs no data; "
+             "with --verbose each operation"},
+    {OPTION_CUSTOM("plan-memory", read_plan_memory, "SIZE"),
+     .help = "the same for so much memory of a GPU, or of the machine on the CPU, with a table of "
+             "what fits by mode, workers and type"},
+    {OPTION_CUSTOM("shape", read_shape, "N,N,..."), .scope = DDP_OF_DATA | DDP_OF_PLAN,
+     .excludes = "data seq-len resume resume-from",
+     .help = "--plan: samples are C,H,W images, T tokens or N numbers, instead of --data"},
+    {OPTION_INT("classes", classes, 1, 1 << 24, "N"), .scope = DDP_OF_DATA | DDP_OF_PLAN,
+     .excludes = "data", .help = "--plan: classes of samples, instead of --data (default 10)"},
+    {OPTION_NEGATABLE("eval", evaluate), .help = "test accuracy after each epoch (default)"},
+    {OPTION_INT("eval-every", eval_every, 1, DDP_COUNT_MAX, "N"),
+     .scope = DDP_OF_TRAINING | DDP_OF_EVALUATION,
+     .help = "evaluate every N steps and at the end, instead of after each epoch"},
+    {OPTION_INT("eval-steps", eval_steps, 1, 1e9, "N"), .scope = DDP_OF_EVALUATION,
+     .help = "evaluate on the first N batches of the test set: N times --batch-size samples "
+             "(default: all)"},
+    {OPTION_INT("patience", patience, 1, DDP_COUNT_MAX, "N"),
+     .scope = DDP_OF_TRAINING | DDP_OF_EVALUATION,
+     .help = "end the training when N evaluations in a row have not lowered the test loss"},
+    {OPTION_INT("sample-every", sample_every, 1, DDP_COUNT_MAX, "N"), .scope = DDP_OF_TRAINING,
+     .help = "gpt2, llama: continue --prompt with the current weights every N steps, and print the "
+             "text"},
+    {OPTION_INT("sample-length", sample_length, 1, 1e6, "N"), .needs = "sample-every",
+     .help = "tokens of --sample-every (default 200)"},
+    {OPTION_INT("log-every", report.log_every, 0, DDP_COUNT_MAX, "N"),
+     .help = "print the loss every N steps (default 0: a bar on a terminal, else a line every half "
+             "minute)"},
+    {OPTION_CHOICE("nan", nan, ddp_nan_names, "WHAT"),
+     .help = "when a loss is not finite: stop and name the first tensor that is not (default), "
+             "skip the update, or warn only"},
+    {OPTION_TEXT("log", report.log, "FILE"), .example = "--log steps.jsonl",
+     .help = "append the figures of each step and evaluation to this file, as JSON lines"},
+    {OPTION_TEXT("tensorboard", report.tensorboard, "DIR"),
+     .help = "write them to an event file in this directory, for TensorBoard"},
+    {OPTION_TEXT("trace", report.trace, "FILE"),
+     .help = "write a trace of each worker to this file, for Perfetto or chrome://tracing"},
+    {OPTION_CUSTOM("trace-steps", read_trace_steps, "A-B"), .needs = "trace",
+     .help = "the steps that --trace shows (default 1-1000)"},
+    {OPTION_FLAG("verbose", report.verbose), .scope = DDP_WITH_TEXT | DDP_WITH_CONVERSION,
+     .letter = 'v', .help = "print every step, and the weights of small models"},
+    {OPTION_FLAG("quiet", quiet), .scope = DDP_WITH_TEXT | DDP_OF_NODE | DDP_WITH_CONVERSION,
+     .letter = 'q', .help = "print errors and warnings only"},
+    OPTION_GONE("check-replicas", "workers that update alike are checked by the tests"),
+    OPTION_GONE("export-dtype", "use --export PATH,dtype=bf16"),
+    OPTION_GONE("export-format", "use --export PATH,format=llmc"),
+    OPTION_GONE("merge", "use --export PATH,merge"),
+    OPTION_GONE("mfu", "the speed of the model is printed always; leave it out"),
+    OPTION_GONE("shard-size", "use --export PATH,shard=5G"),
+    OPTION_GONE("shared-weights", "workers on the CPU share the weights always; leave it out"),
+    OPTION_GONE("sync-state", "only weights are averaged; leave it out"),
+    {0},
+};
+
+static struct ddp_option table[DDP_OPTIONS + 1];
+
+static void add_rows(const struct ddp_option *row, size_t offset)
+{
+    static size_t count;
+    for (; row && row->name; row++) {
+        assert(count < DDP_OPTIONS);
+        table[count] = *row;
+        table[count++].offset += offset;
+    }
+}
+
+static void make_table(void)
+{
+    int count = 0;
+    add_rows(first_rows, 0);
+    for (int i = 0; ddp_model_at(i); i++) {
+        assert(i < DDP_MODELS - 1);
+        add_rows(ddp_model_at(i)->options, offsetof(struct ddp_train_options, models[i]));
+    }
+    add_rows(rows, 0);
+    while (table[count].name)
+        count++;
+    table[count].help = "trainer --help all"; /* also of a program that has no --help */
+}
+
+const struct ddp_option *ddp_train_option_table(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_table);
+    return table;
+}
+
+void ddp_train_options_default(struct ddp_train_options *options)
+{
+    *options = (struct ddp_train_options){
+        .model = &ddp_model_mlp,
+        .data_size = 16,
+        .seq_len = 256,
+        .temperature = 0.8,
+        .top_k = 200,
+        .samples = 1,
+        .sample_length = 200,
+        .data_threads = 1,
+        .shuffle = true,
+        .epochs = 5,
+        .batch_size = 64,
+        .acc_steps = 1,
+        .lanes = 8,
+        .device = "auto",
+        .momentum = 0.9,
+        .beta1 = 0.9,
+        .beta2 = 0.999,
+        .eps = 1e-8,
+        .gamma = 0.1,
+        .step_size = 30,
+        .bucket_mb = 25,
+        .zero = 1,
+        .sync_every = 1,
+        .outer_rate = 1,
+        .keep = 3,
+        .evaluate = true,
+        .report.trace_first = 1,
+        .report.trace_last = 1000,
+    };
+}

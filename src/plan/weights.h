@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The weights that a run begins with, and those that it exports, in host memory. */
+#ifndef DDP_PLAN_WEIGHTS_H
+#define DDP_PLAN_WEIGHTS_H
+
+#include "data/text/tokenizer.h"
+#include "plan/planned.h"
+
+/* Fills them from what --load and --adapters name: a file, or the directories of a Llama.
+ *   config  of the model, completed; model  that is built, which the file may not say
+ *   frozen  as for ddp_graph_place_at() */
+enum ddp_status ddp_load_weights(const struct ddp_load *load, const struct ddp_model *model,
+                                 const struct ddp_model_config *config, const ddp_graph *graph,
+                                 float *weights, void *frozen);
+
+/* The same with what a run begins with: without --load it is drawn. */
+enum ddp_status ddp_planned_begin_weights(const struct ddp_planned *planned, float *weights,
+                                          void *frozen);
+
+/* Do --export and what belongs to it fit each other, and can the directory be written? */
+enum ddp_status ddp_planned_check_llama(const struct ddp_planned *planned);
+
+/* Writes what --export asks for to a path. DDP_ERR_IO for what concerns the place.
+ *   frozen  NULL: the frozen parameters are made again, where they are written
+ *   tokenizer  whose tokens of beginning and end are named; NULL: there is none */
+enum ddp_status ddp_planned_export(const struct ddp_planned *planned, const char *path,
+                                   float *weights, void *frozen, const ddp_tokenizer *tokenizer);
+
+/* How many bytes that takes. */
+uint64_t ddp_planned_export_bytes(const struct ddp_planned *planned);
+
+/* Is all that is wanted an export of what --load and --adapters name, without data? Does that:
+ * merged with the adapters, as another type, cut into other files. */
+bool ddp_planned_converts(const struct ddp_train_options *options);
+enum ddp_status ddp_planned_convert(const struct ddp_train_options *options, FILE *out);
+
+#endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The same bits, whatever computes them. What is trained and how are factors with a few values each; rows take one value of
- * each, so that every two values that go together are together in a row. A row trains what it names by accumulation in one
- * process, then its way: the weights that are saved must be the same, byte for byte. Ranks are forked: they start in
- * milliseconds. With local steps the reference is one node of as many workers. */
+ * The same bits, whatever computes them. What is trained and how are factors with a few values
+ * each; a row takes one value of each, and every two values that go together are together in a row.
+ * It trains by accumulation in one process, then its way: the weights that are saved must be the
+ * same, byte for byte. Ranks are forked: they start in milliseconds. With local steps the reference
+ * is one node of as many workers. */
 #include "config.h"
 
 #include "ddp_train.h"
@@ -63,7 +64,7 @@ static const struct value optimizers[] = {
     {0}};
 static const struct value clips[] = {
     {.options = "--clip-grad-norm 0"}, {.options = "--clip-grad-norm 0.05"}, {0}};
-/* Their lanes are the parts, or how many whole ones of them go. Epochs of images end in short batches. */
+/* How many parts of whole lanes there may be. Epochs of images end in short batches. */
 static const struct value shards[] = {
     {.options = "--global-batch 16", .parts = 8},
     {.options = "--global-batch 16 --lanes 2", .parts = 2},

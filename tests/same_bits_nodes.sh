@@ -119,8 +119,8 @@ for node in 0 1; do
 done
 
 # shellcheck disable=SC2016  # the workers' shells expand it
-ends "another program" 124 2 1 --timeout 8 --setup-timeout 8 sh -c 'test $RANK = 1 || exec "$0" --model article --device cpu' "$trainer"
-said "another program" 'warning: rank 1 has ended without joining the other ranks, which wait for it'
+ends "another program" 1 2 1 --timeout 8 --setup-timeout 8 sh -c 'test $RANK = 1 || exec "$0" --model article --device cpu' "$trainer"
+said "another program" 'error: .*rank 1 has ended without joining the other ranks, which wait for it'
 
 # A directory of checkpoints that is not one.
 node_dirs=yes

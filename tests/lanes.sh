@@ -15,14 +15,8 @@ for lanes in 1 2 8 64; do
     # shellcheck disable=SC2086 # options
     set -- $gpt2 $common --dropout 0.1 --lanes $lanes --global-batch 32
     same "$lanes lanes: 1 worker x 16" "$trainer" "$@" --threads 1
-    same "$lanes lanes: 2 threads" "$trainer" "$@" --threads 2
-    same "$lanes lanes: ddp, 1 worker x 16" "$ddprun" -n 1 trainer "$@"
-    for workers in 2 4 8 16; do
-        [ $workers -le $lanes ] || continue
-        same "$lanes lanes: $workers workers" "$ddprun" -n $workers trainer "$@" --threads 1 --bucket-mb 0.02
-        same "$lanes lanes: dp, $workers replicas" "$trainer" --mode dp --replicas $workers "$@" --threads 1
-    done
-    [ $lanes -gt 1 ] && same "$lanes lanes: 2 workers, copies" "$ddprun" -n 2 trainer "$@" --zero 0
+    [ $lanes -lt 2 ] || same "$lanes lanes: 2 workers, copies" "$ddprun" -n 2 trainer "$@" --zero 0
+    [ $lanes -lt 64 ] || same "$lanes lanes: 16 workers" "$ddprun" -n 16 trainer "$@" --threads 1 --bucket-mb 0.02
     cp "$work/first" "$work/lanes.$lanes"
 done
 cmp -s "$work/lanes.1" "$work/lanes.2" && fail "1 lane and 2 lanes give the same bits: nothing was tested"
@@ -38,18 +32,11 @@ npy() {
 { npy '(210, 3, 8, 8)' && head -c $((210 * 192)) "$work/text"; } >"$work/x.npy"
 { npy '(210,)' && tr -cd 'a-z' <"$work/text" | tr 'a-z' '\000\000\000\000\000\000\000\000\001' | head -c 210; } >"$work/y.npy"
 images="--data $work/x.npy,$work/y.npy"
-for lanes in 1 4; do
-    first=
-    # shellcheck disable=SC2086 # options
-    set -- --model resnet $images $common --steps 9 --lanes $lanes --global-batch 32
-    same "resnet, $lanes lanes: 1 worker x 16" "$trainer" "$@"
-    for workers in 2 4; do
-        [ $workers -le $lanes ] || continue
-        same "resnet, $lanes lanes: $workers workers" "$ddprun" -n $workers trainer "$@"
-        same "resnet, $lanes lanes: dp, $workers replicas" "$trainer" --mode dp --replicas $workers "$@"
-    done
-    same "resnet, $lanes lanes: dp, 1 replica" "$trainer" --mode dp --replicas 1 "$@"
-done
+# shellcheck disable=SC2086 # options
+set -- --model resnet $images $common --steps 9 --lanes 1 --global-batch 32
+first=
+same "resnet, 1 lane: 1 worker x 16" "$trainer" "$@"
+same "resnet, 1 lane: dp, 1 replica" "$trainer" --mode dp --replicas 1 "$@"
 
 # Running statistics are means over all shards of a lane.
 for lanes in 1 16; do
@@ -63,12 +50,7 @@ weights_near "$work/statistics.1" "$work/statistics.16" 1e-5 || fail "1 lane has
 # shellcheck disable=SC2086 # options
 set -- $gpt2 $common
 first=
-same "12 shards: 1 worker" "$trainer" "$@" --acc-steps 12
-same "12 shards: 2 workers x 6" "$ddprun" -n 2 trainer "$@" --acc-steps 6
-same "12 shards: 4 workers x 3" "$ddprun" -n 4 trainer "$@" --acc-steps 3
-first=
 same "12 shards: 3 workers x 4" "$ddprun" -n 3 trainer "$@" --acc-steps 4
-same "12 shards: 3 workers x 4, again" "$ddprun" -n 3 trainer "$@" --acc-steps 4 --threads 2
 same "12 shards: 6 workers x 2" "$ddprun" -n 6 trainer "$@" --acc-steps 2
 same "12 shards: dp, 3 replicas x 4" "$trainer" --mode dp --replicas 3 "$@" --acc-steps 4
 
@@ -80,7 +62,7 @@ go_on() {
     shift
     same "$name" "$@" --resume-from "$work/dir/step-00000002"
 }
-for lanes in 1 2 16; do
+for lanes in 2 16; do
     first=
     # shellcheck disable=SC2086 # options
     set -- $gpt2 $common --dropout 0.1 --global-batch 32
@@ -88,9 +70,7 @@ for lanes in 1 2 16; do
     rm -rf "$work/dir"
     same "$lanes lanes, with checkpoints" "$trainer" "$@" --lanes $lanes --checkpoint "$work/dir" --checkpoint-every 2 --keep 0
     go_on "$lanes lanes of the checkpoint" "$trainer" "$@"
-    go_on "$lanes lanes, given again" "$trainer" "$@" --lanes $lanes
-    [ $lanes -eq 1 ] || go_on "$lanes lanes, 2 workers" "$ddprun" -n 2 trainer "$@"
-    [ $lanes -eq 1 ] || go_on "$lanes lanes, dp" "$trainer" --mode dp --replicas 2 "$@"
+    go_on "$lanes lanes, 2 workers" "$ddprun" -n 2 trainer "$@"
 done
 expect "another --lanes" 2 'error: .*cannot resume .*: lanes 16 \(now 8\)' \
     "$trainer" "$@" --lanes 8 --resume-from "$work/dir/step-00000002"

@@ -8,44 +8,32 @@ make_data
 mlp="--model mlp --hidden 24 --data $work/images --batch-size 2 --steps 11 --seed 3 --quiet --threads 1"
 
 # Nothing is local: the bits of DDP.
-for workers in 2 3; do
-    first=
-    same "$workers workers" "$ddprun" -n $workers trainer $mlp --no-eval
-    same "$workers workers, every step" "$ddprun" -n $workers trainer $mlp --no-eval --sync-every 1
-    same "$workers workers, local too late" "$ddprun" -n $workers trainer $mlp --no-eval --sync-every 4 --local-from 11
-done
+first=
+same "3 workers" "$ddprun" -n 3 trainer $mlp --no-eval
+same "3 workers, every step" "$ddprun" -n 3 trainer $mlp --no-eval --sync-every 1
+same "3 workers, local too late" "$ddprun" -n 3 trainer $mlp --no-eval --sync-every 4 --local-from 11
 first=
 same "1 worker" "$trainer" $mlp --no-eval
 same "1 worker, its own average" "$ddprun" -n 1 trainer $mlp --no-eval --sync-every 4
 
 # The same bits again, with any look at the average; other ones than DDP's.
-for workers in 2 3; do
-    for options in "--sync-every 4" "--sync-every 3 --local-from 5 --optimizer adam --clip-grad-norm 0.1" \
-        "--sync-every 4 --outer-lr 0.7 --outer-momentum 0.9"; do
-        first=
-        set -- "$ddprun" -n $workers trainer $mlp $options
-        same "$workers workers $options" "$@" --no-eval
-        same "$workers workers $options, evaluated" "$@" --eval-every 1 --verbose
-        cp "$work/first" "$work/local"
-        first=
-        same "$workers workers, DDP" "$ddprun" -n $workers trainer $mlp --no-eval
-        count=$((count + 1))
-        cmp -s "$work/first" "$work/local" && fail "$workers workers $options: the bits of DDP"
-    done
-done
+adam="--optimizer adam --clip-grad-norm 0.1"
+options="--sync-every 3 --local-from 5 $adam"
+first=
+same "3 workers $options" "$ddprun" -n 3 trainer $mlp $options --no-eval
+same "3 workers $options, evaluated" "$ddprun" -n 3 trainer $mlp $options --eval-every 1 --verbose
+cp "$work/first" "$work/local"
+first=
+same "3 workers, DDP" "$ddprun" -n 3 trainer $mlp $adam --no-eval
+count=$((count + 1))
+cmp -s "$work/first" "$work/local" && fail "3 workers $options: the bits of DDP"
 
-# Everything that a step may have: batch norm, dropout, bf16, several shards, a short last batch.
-for options in "--model resnet --size 20 --data $work/images --batch-size 2" \
-    "--model gpt2 --data $work/text --seq-len 16 --layers 1 --heads 2 --channels 16 --dropout 0.1 --val-split 0.2 --sample-every 2 --sample-length 5 --batch-size 2" \
-    "--model mlp --data $work/images --batch-size 5 --acc-steps 3 --epochs 1"; do
-    for dtype in fp32 bf16; do
-        first=
-        set -- "$ddprun" -n 2 trainer $options --dtype $dtype --seed 3 --threads 1
-        case $options in *epochs*) ;; *) set -- "$@" --steps 5 ;; esac
-        same "$options $dtype" "$@" --sync-every 3 --no-eval
-        same "$options $dtype, evaluated" "$@" --sync-every 3 --eval-every 2
-    done
-done
+# A text is written in between, and evaluations are made.
+first=
+set -- "$ddprun" -n 2 trainer --model gpt2 --data "$work/text" --seq-len 16 --layers 1 --heads 2 --channels 16 --dropout 0.1 --val-split 0.2 \
+    --sample-every 2 --sample-length 5 --batch-size 2 --dtype bf16 --seed 3 --threads 1 --steps 5 --sync-every 3
+same "gpt2" "$@" --no-eval
+same "gpt2, evaluated" "$@" --eval-every 2
 
 # The plan and the log know how much less travels: 11 steps have 3 averages instead of 11 sums.
 for every in 1 4; do
@@ -85,18 +73,13 @@ same "no update" "$@" --lr 0 --nan skip
 same "an update that rank 1 cannot make" "$@" --lr 0.1 --nan skip --sync-every 2
 grep -q '1 of 1 updates were skipped' "$work/out" || fail "nothing was left out: $(cat "$work/out")"
 
-# A run that was interrupted, at a synchronisation (8) and between two (6, 10), ends in the same bits: for each kind of state.
-for options in "--optimizer adam --sync-every 4" "--sync-every 4 --local-from 2 --outer-lr 0.7 --outer-momentum 0.9" \
-    "--model resnet --size 20 --sync-every 4" "--sync-every 4 --dtype bf16"; do
-    first=
-    set -- "$ddprun" -n 2 trainer $mlp --no-eval --schedule constant $options
-    [ "${options#--model}" = "$options" ] || set -- "$ddprun" -n 2 trainer ${mlp#--model mlp --hidden 24} --no-eval --schedule constant $options
-    same "$options" "$@"
-    rm -rf "$work/ck"
-    same "$options, with checkpoints" "$@" --checkpoint "$work/ck" --checkpoint-every 1 --keep 0
-    for step in 06 08 10; do
-        same "$options, from step $step" "$@" --resume-from "$work/ck/step-000000$step"
-    done
+# A run that was interrupted, at a synchronisation (8) and between two (6), ends in the same bits; check_same_bits has each
+# kind of state.
+first=
+set -- "$ddprun" -n 2 trainer $mlp --no-eval --schedule constant --optimizer adam --sync-every 4
+same "with checkpoints" "$@" --checkpoint "$work/ck" --checkpoint-every 1 --keep 0
+for step in 06 08; do
+    same "from step $step" "$@" --resume-from "$work/ck/step-000000$step"
 done
 
 # On other numbers of workers a run goes on from a synchronisation alone; there the optimizer's state is the mean.

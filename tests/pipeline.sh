@@ -5,50 +5,20 @@
 . "${srcdir:-.}/tests/cli.inc"
 make_data
 
-# model NAME CUT OPTIONS...: CUT names the layers at which the second and third of three stages begin.
-model() {
-    model=$1 cut=$2
-    shift 2
-    for dtype in fp32 bf16; do
-        set -- "$@" --dtype $dtype
-        trained="$model $dtype"
-        first=
-        set -- "$@" --batch-size 2 --global-batch 16 --steps 4 --seed 3 --no-eval --quiet --threads 1 --schedule constant
-        rm -rf "$work/accum" "$work/pipe"
-        same "$trained: accumulation" "$trainer" "$@" --checkpoint "$work/accum" --checkpoint-every 2
-        same "$trained: 2 stages" "$ddprun" -n 2 trainer "$@" --mode pipeline --checkpoint "$work/pipe" --checkpoint-every 2
-        same "$trained: 4 stages" "$ddprun" -n 4 trainer "$@" --mode pipeline
-        same "$trained: 2 x 2" "$ddprun" -n 4 trainer "$@" --stages 2
-        same "$trained: 2 stages, one process" "$trainer" "$@" --stages 2
-        same "$trained: 3 stages, one process, given cuts" "$trainer" "$@" --cut "$cut"
-        same "$trained: accumulation, from 2 stages" "$trainer" "$@" --resume-from "$work/pipe/step-00000002"
-        same "$trained: 2 x 2, from accumulation" "$ddprun" -n 4 trainer "$@" --stages 2 --resume-from "$work/accum/step-00000002"
-        same "$trained: 4 stages, from 2" "$ddprun" -n 4 trainer "$@" --stages 4 --resume-from "$work/pipe/step-00000002"
-        same "$trained: one process, from 2 workers" "$trainer" "$@" --stages 3 --resume-from "$work/pipe/step-00000002"
-    done
-}
-model mlp fc2,fc3 --model mlp --hidden 33,17,9 --data "$work/images" --optimizer adamw --clip-grad-norm 0.05
-model cnn conv2,fc1 --model cnn --data "$work/images" --momentum 0.9
-model resnet layer2,layer3 --model resnet --size 20 --data "$work/images" --clip-grad-norm 0.5
-model gpt2 h.0.mlp,h.1 --model gpt2 --data "$work/text" --seq-len 12 --layers 2 --heads 2 --channels 16 --dropout 0.1
-
-# Short batches at the end of epochs, and more shards than the lanes there are otherwise.
+# check_same_bits has all models, splits and dtypes.
 first=
-set -- --model mlp --hidden 24,12 --data "$work/images" --batch-size 5 --epochs 2 --seed 1 --no-eval --quiet --threads 1
-same "tail: accumulation" "$trainer" "$@" --acc-steps 4
-same "tail: 3 stages" "$ddprun" -n 3 trainer "$@" --stages 3 --acc-steps 4
-same "tail: 2 x 2" "$ddprun" -n 4 trainer "$@" --stages 2 --acc-steps 2
+set -- --model mlp --hidden 33,17,9 --data "$work/images" --optimizer adamw --clip-grad-norm 0.05 --batch-size 2 --global-batch 16 \
+    --steps 4 --seed 3 --no-eval --quiet --threads 1 --schedule constant
+same "accumulation" "$trainer" "$@"
+same "2 stages" "$ddprun" -n 2 trainer "$@" --mode pipeline --checkpoint "$work/pipe" --checkpoint-every 2
+same "3 stages, one process, given cuts" "$trainer" "$@" --cut fc2,fc3
+same "4 stages, from 2" "$ddprun" -n 4 trainer "$@" --stages 4 --resume-from "$work/pipe/step-00000002"
+
+# More shards than the lanes there are otherwise.
 first=
 gpt2="--model gpt2 --data $work/text --seq-len 12 --layers 2 --heads 2 --channels 16 --batch-size 1 --seed 3 --quiet --threads 1"
 same "12 shards: accumulation" "$trainer" $gpt2 --no-eval --steps 3 --acc-steps 12 --lanes 16
 same "12 shards: 2 stages" "$ddprun" -n 2 trainer $gpt2 --no-eval --steps 3 --acc-steps 12 --lanes 16 --stages 2
-# Lanes of several shards: statistics are added up in them.
-first=
-resnet="--model resnet --size 20 --data $work/images --batch-size 2 --global-batch 16 --steps 2 --seed 3 --no-eval --quiet --threads 1"
-same "lanes of 4 shards: accumulation" "$trainer" $resnet --lanes 2
-same "lanes of 4 shards: 2 stages" "$ddprun" -n 2 trainer $resnet --lanes 2 --stages 2
-same "lanes of 4 shards: 3 stages, one process" "$trainer" $resnet --lanes 2 --stages 3
-
 # alike NAME PATTERN COMMAND...: the lines that match are those of the first one in the group
 alike() {
     name=$1 pattern=$2

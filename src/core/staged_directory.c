@@ -92,13 +92,13 @@ static enum ddp_status list_old(const struct ddp_staged_directory *directory,
     for (struct dirent *entry; written && (entry = ddp_directory_next(entries));)
         if (is_old(entry->d_name))
             written = ddp_write_all(mark, entry->d_name, strlen(entry->d_name) + 1) == 0;
-    if (!written || ddp_sync(mark) < 0)
-        written = fail(directory, STAGING "/" MARK, "write") == DDP_OK;
+    enum ddp_status status =
+        written && ddp_sync(mark) == 0 ? DDP_OK : fail(directory, STAGING "/" MARK, "write");
     if (entries)
         closedir(entries);
     if (mark >= 0)
         close(mark);
-    return written ? DDP_OK : DDP_ERR_IO;
+    return status;
 }
 
 static enum ddp_status remove_old(const struct ddp_staged_directory *directory, int complete)
@@ -304,7 +304,7 @@ void ddp_staged_directory_recover(const char *path)
     ddp_staged_directory_close(d);
 }
 
-bool ddp_staged_directory_is_empty(const ddp_staged_directory *directory)
+bool ddp_staged_directory_is_of(const ddp_staged_directory *directory, const char *name)
 {
     bool empty = true;
     DIR *entries = ddp_directory_entries(directory->fd, ".");
@@ -312,12 +312,7 @@ bool ddp_staged_directory_is_empty(const ddp_staged_directory *directory)
         empty = empty && strcmp(entry->d_name, STAGING) == 0;
     if (entries)
         closedir(entries);
-    return entries && empty;
-}
-
-bool ddp_staged_directory_has(const ddp_staged_directory *directory, const char *name)
-{
-    return is_there(directory->fd, name);
+    return (entries && empty) || is_there(directory->fd, name);
 }
 
 /* --- files ------------------------------------------------------------------------------------ */

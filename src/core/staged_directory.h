@@ -28,9 +28,8 @@ enum ddp_status ddp_staged_directory_open(ddp_staged_directory **directory, cons
  * the directory may be written. Says so. */
 void ddp_staged_directory_recover(const char *path);
 
-/* Whether it had neither other files nor subdirectories; and whether it has one of that name. */
-bool ddp_staged_directory_is_empty(const ddp_staged_directory *directory);
-bool ddp_staged_directory_has(const ddp_staged_directory *directory, const char *name);
+/* Whether the directory was empty, or has a file of that name, by which its kind is known. */
+bool ddp_staged_directory_is_of(const ddp_staged_directory *directory, const char *name);
 
 /* Opens a file that will be in it, as ddp_atomic_file_open().
  *   path [out]  where it is written, for messages; freed with free(), also after a failure */

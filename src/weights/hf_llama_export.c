@@ -285,8 +285,7 @@ static enum ddp_status write_weights(struct writing *writing)
 static enum ddp_status open_target(ddp_staged_directory **directory, const char *path, int wait_ms)
 {
     enum ddp_status status = ddp_staged_directory_open(directory, path, wait_ms);
-    if (status != DDP_OK || ddp_staged_directory_is_empty(*directory) ||
-        ddp_staged_directory_has(*directory, CONFIG))
+    if (status != DDP_OK || ddp_staged_directory_is_of(*directory, CONFIG))
         return status;
     ddp_staged_directory_close(*directory);
     return ddp_fail(DDP_ERR_INVALID,

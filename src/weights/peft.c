@@ -173,8 +173,7 @@ static bool is_weights(const char *name)
 static enum ddp_status open_target(ddp_staged_directory **directory, const char *path, int wait_ms)
 {
     enum ddp_status status = ddp_staged_directory_open(directory, path, wait_ms);
-    if (status != DDP_OK || ddp_staged_directory_is_empty(*directory) ||
-        ddp_staged_directory_has(*directory, CONFIG))
+    if (status != DDP_OK || ddp_staged_directory_is_of(*directory, CONFIG))
         return status;
     ddp_staged_directory_close(*directory);
     return ddp_fail(DDP_ERR_INVALID,

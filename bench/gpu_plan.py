@@ -194,9 +194,11 @@ def print_plan(args):
     print(f"\n{sum(LIMITS) / 60:.1f} minutes in all. Results are in {args.results}: commit them.")
 
 
-# What the steps run, and libraries that every machine with CUDA has.
-PROGRAMS = ("trainer", "ddprun", "gpu_probe", "own_data_tool", "check_cuda_kernels", "check_cuda_device", "check_cuda_graph",
-            "check_cuda_failures", "bench/kernels_perf", "bench/gpu_allreduce")
+# What `make check-gpu` and the steps run, and libraries that every machine with CUDA has.
+TESTS = ("check_cuda_kernels", "check_cuda_device", "check_cuda_graph", "check_cuda_stage", "check_cuda_products",
+         "check_cuda_failures", "check_comm_nccl", "check_comm_nccl_nodes", "check_comm_nccl_order", "check_comm_nccl_memory")
+PROGRAMS = TESTS + ("trainer", "ddprun", "gpu_probe", "own_data_tool", "frozen_client", "hf_llama_tool", "hooks_client",
+                    "loop_client", "image_tool", "examples/own_loop", "examples/own_op", "bench/kernels_perf", "bench/gpu_allreduce")
 LIBRARIES = ("libddp.so.0", "libtested.so", "libfake_nvml.so")
 COMMON = r"(linux-vdso|ld-linux|lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|cuda|cudart|cublas|cublasLt|nccl|cudnn|nvidia-ml))[-.]"
 

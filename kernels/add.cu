@@ -23,7 +23,7 @@ template <typename T> struct add_elements {
         }
         if (scale != 0)
             for (int i = 0; i < W; i++)
-                sum.at[i] *= scale;
+                sum.at[i] = ddp_product(sum.at[i], scale);
         ddp_put(y + at, sum, accumulate);
     }
 };

@@ -280,14 +280,14 @@ void ddp_cudnn_convolve(struct ddp_cudnn_graph *graph, cudnnBackendDescriptorTyp
 {
     const struct convolution_names names = names_of(operation);
     const cudnnBackendDescriptor_t convolution = convolution_of(graph, args);
-    const double one = 1;
+    const float one = 1; /* of the type of the products: a double is read as a float, which is 0 */
     const struct attribute attributes[] = {
         {names.convolution, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &convolution},
         {names.image, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, tensor(graph, args->image)},
         {names.weight, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, tensor(graph, args->weight)},
         {names.result, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, tensor(graph, args->result)},
-        {names.alpha, CUDNN_TYPE_DOUBLE, 1, &one},
-        {names.beta, CUDNN_TYPE_DOUBLE, 1, &args->beta},
+        {names.alpha, CUDNN_TYPE_FLOAT, 1, &one},
+        {names.beta, CUDNN_TYPE_FLOAT, 1, &args->beta},
     };
     add_operation(graph, DESCRIBE(graph, "a convolution", operation, attributes));
 }

@@ -88,7 +88,7 @@ struct ddp_cudnn_graph {
 struct ddp_cudnn_convolution {
     int64_t stride, padding, dilation;
     int image, weight, result; /* x, w, y; dx, w, dy or x, dw, dy in backward passes */
-    double beta;               /* of what is overwritten */
+    float beta;                /* of what is overwritten */
 };
 
 void ddp_cudnn_graph_begin(struct ddp_cudnn_graph *graph, struct ddp_cudnn *cudnn);

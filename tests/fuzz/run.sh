@@ -30,7 +30,7 @@ sources_of() {
     safetensors) echo "$core core/input_file.c core/json.c core/parse.c weights/safetensors.c" ;;
     npy) echo "$core core/input_file.c data/blob.c data/npy_file.c" ;;
     zip) echo "$core core/input_file.c data/blob.c data/zip_file.c" ;;
-    tokens) echo "$core core/atomic_file.c core/input_file.c core/write.c data/blob.c data/byte_source.c data/npy_file.c data/text_file.c data/token_file.c core/json.c core/parse.c" ;;
+    tokens) echo "$core core/atomic_file.c core/directory.c core/input_file.c core/write.c data/blob.c data/byte_source.c data/npy_file.c data/text_file.c data/token_file.c core/json.c core/parse.c" ;;
     record) echo "$core core/json.c core/parse.c data/byte_source.c data/line_reader.c data/record.c" ;;
     tokenizer)
         echo "$core core/input_file.c core/json.c core/parse.c core/pool.c core/futex.c core/thread.c core/trace.c core/write.c"
@@ -41,7 +41,7 @@ sources_of() {
     text) echo "$core core/json.c core/parse.c data/byte_source.c data/text_file.c" ;;
     image) echo "$core core/input_file.c data/blob.c data/image_file.c data/image_jpeg.c data/image_png.c data/image_resize.c" ;;
     llmc) echo "$core weights/gpt2_tensors.c weights/llmc_header.c" ;;
-    hf_config) echo "$core core/atomic_file.c core/input_file.c core/parse.c core/write.c weights/hf_config.c weights/hf_keys.c core/json.c" ;;
+    hf_config) echo "$core core/atomic_file.c core/directory.c core/input_file.c core/parse.c core/write.c weights/hf_config.c weights/hf_keys.c core/json.c" ;;
     hf_llama) echo "$core core/input_file.c core/json.c core/parse.c weights/hf_edit.c weights/hf_keys.c weights/hf_llama_config.c weights/hf_llama_rope.c weights/hf_llama_text.c" ;;
     peft) echo "$core core/input_file.c core/json.c core/parse.c core/write.c model/lora.c weights/hf_keys.c weights/peft_config.c" ;;
     index) echo "$core core/input_file.c core/json.c core/parse.c weights/safetensors.c weights/safetensors_index.c" ;;

@@ -22,10 +22,11 @@ start() {
     job=$!
     workers $job 3
     tries=0
-    until "$ddprun" status $job 2>/dev/null | grep -qE '^ +0 +[0-9]+ [a-z]+ +[a-z]+ +[1-9]' || [ $tries -ge 6000 ]; do
+    until "$ddprun" status $job 2>/dev/null | grep -qE '^ +0 +[0-9]+ [a-z]+ +[a-z]+ +([2-9]|[1-9][0-9])' || [ $tries -ge 6000 ]; do
         sleep 0.02
         tries=$((tries + 1))
     done
+    [ $tries -lt 6000 ] || fail "$*: no step is done: $("$ddprun" status $job 2>&1)"
     start=$(now_ms)
 }
 

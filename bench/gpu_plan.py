@@ -19,7 +19,10 @@ from gpu_results import Budget, bench_run, libraries
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMITS = (300, 480, 330, 360, 300)  # seconds of a step: half an hour in all
-TITLES = ("tests of kernels, device, graph and failures, with and without cuDNN",
+# All unit tests of CUDA.
+TESTS = ("check_cuda_kernels", "check_cuda_device", "check_cuda_graph", "check_cuda_stage", "check_cuda_products",
+         "check_cuda_failures", "check_comm_nccl", "check_comm_nccl_nodes", "check_comm_nccl_order", "check_comm_nccl_memory")
+TITLES = ("workers that share the GPU; unit tests, with and without cuDNN",
           "speed of kernels and of GPT-2; without cuDNN, without CUDA graphs; a trace; cuBLASLt's own log",
           "attention and convolution by each way; sizes of cuDNN's workspace; start, MLP, ResNet",
           "ncu on the row kernels; compute-sanitizer on the tests of kernels",
@@ -75,13 +78,15 @@ class Step:
 
 
 def step_tests(step):
-    names = ("check_cuda_device",) if step.args.tiny else (
-        "check_cuda_kernels", "check_cuda_device", "check_cuda_graph", "check_cuda_failures")
-    step.test(30, "gpu_probe" if "cudasim" not in step.args.plugins else "check_cuda_device")
-    for name in names:
-        step.test(120, name)
+    names = TESTS[1:2] if step.args.tiny else TESTS
+    step.test(30, "gpu_probe" if "cudasim" not in step.args.plugins else names[0])
+    for workers in (2,) if step.args.tiny else (2, 3, 4):  # on an H100 four did not end; two did
+        step.add(20, step.program("ddprun"), "--nproc", str(workers), "--oversubscribe", step.program("trainer"), "--device",
+                 "cuda", "--model", "article", "--epochs", "1", DDP_LOG="debug", NCCL_DEBUG="INFO")
+    for name in names:  # in one process each, where setting up the GPU does not count
+        step.test(120, name, **({} if "comm" in name else {"CK_FORK": "no"}))
     for name in names[:1] if step.args.tiny else ("check_cuda_kernels", "check_cuda_graph"):
-        step.test(120, name, DDP_CUDNN="0")
+        step.test(120, name, DDP_CUDNN="0", CK_FORK="no")
 
 
 def step_speed(step):
@@ -195,8 +200,6 @@ def print_plan(args):
 
 
 # What `make check-gpu` and the steps run, and libraries that every machine with CUDA has.
-TESTS = ("check_cuda_kernels", "check_cuda_device", "check_cuda_graph", "check_cuda_stage", "check_cuda_products",
-         "check_cuda_failures", "check_comm_nccl", "check_comm_nccl_nodes", "check_comm_nccl_order", "check_comm_nccl_memory")
 PROGRAMS = TESTS + ("trainer", "ddprun", "gpu_probe", "own_data_tool", "frozen_client", "hf_llama_tool", "hooks_client",
                     "loop_client", "image_tool", "examples/own_loop", "examples/own_op", "bench/kernels_perf", "bench/gpu_allreduce")
 LIBRARIES = ("libddp.so.0", "libtested.so", "libfake_nvml.so")

@@ -153,7 +153,8 @@ static void check_layer(const int64_t *shape, enum ddp_activation activation,
                          : l.dtype == DDP_BF16 ? 0x1p-8 * largest_size(l.pre.host, l.pre.count)
                          : compute == DDP_BF16 ? 2e-5
                                                : 0;
-    pair_near("linear y", &l.y, 2e-6 + product_tolerance(l.in) + taken);
+    pair_near("linear y", &l.y,
+              2e-6 + product_tolerance(l.in) + taken + rounded_twice(&l.y, l.bias));
     if (is_gelu(&l))
         pair_near("linear pre", &l.pre, product_tolerance(l.in));
     pair_send(&l.y); /* the same signs on both sides */
@@ -165,7 +166,7 @@ static void check_layer(const int64_t *shape, enum ddp_activation activation,
     float *dweight = l.add ? NULL : pair_fetch(&l.dweight), *dbias = pair_fetch(&l.dbias);
     linear_backward(&l, false);
     pair_near("linear dy", &l.dy, 4e-6);
-    pair_near("linear dx", &l.dx, apart + product_tolerance(l.out));
+    pair_near("linear dx", &l.dx, apart + product_tolerance(l.out) + rounded_twice(&l.dx, l.add));
     pair_near("linear dweight", &l.dweight, apart + product_tolerance(l.rows));
     pair_near("linear dbias", &l.dbias, 4e-6 + product_tolerance(l.rows));
     if (!l.add && activation == DDP_ACTIVATION_NONE) { /* dy is as it was */

@@ -5,7 +5,8 @@
  *
  * Bits: an algorithm is chosen by the shape, the types and 16 bytes of alignment, not by where in
  * memory an operand lies, which differs between modes; the workspace is one, of one size; TF32 is
- * never asked for. One that cuts a sum into parts adds them in float32, of a bf16 result too. */
+ * never asked for. One that cuts a sum into parts adds them in float32, of a bf16 result too. Some
+ * round a bf16 product before they add a bias or C to it. */
 #include "config.h"
 
 #include "kernels/cuda/gemm.h"

@@ -7,6 +7,7 @@
 #define DDP_TESTS_CUDA_PAIR_H
 
 #include "tests/cuda_kernels_test.h"
+#include "tests/cuda_test.h"
 
 struct pair {
     float *host;

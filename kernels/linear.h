@@ -40,13 +40,10 @@ struct ddp_linear_backward {
     int64_t rows, in, out;
     enum ddp_activation activation;
     enum ddp_dtype compute;
-    enum ddp_dtype dtype; /* of x, y, pre and their gradients: DDP_F32 or DDP_BF16 */
-    const void *x;        /* (B,C) the input of forward */
-    const void *y;        /* (B,O) the output of forward; read for ReLU only */
-    const void *pre;      /* (B,O) read for the GELUs only */
-    const void *x_pre;    /* (B,C) what GELU, by tanh, made x of; NULL: another operation */
-    bool *through; /* with x_pre: set to true where dx is the gradient before that GELU already,
-                      which a product may do on its way; NULL: dx is that of x */
+    enum ddp_dtype dtype;        /* of x, y, pre and their gradients: DDP_F32 or DDP_BF16 */
+    const void *x;               /* (B,C) the input of forward */
+    const void *y;               /* (B,O) the output of forward; read for ReLU only */
+    const void *pre;             /* (B,O) read for the GELUs only */
     const float *weight;         /* (O,C), or NULL, as in forward */
     const uint16_t *weight_bf16; /* (O,C), or NULL */
     void *dy; /* (B,O) gradient of y; with an activation overwritten by the gradient before it */

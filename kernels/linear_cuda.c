@@ -163,7 +163,6 @@ enum ddp_status ddp_cuda_linear_forward(const struct ddp_linear_forward *args, v
 static enum ddp_status backward_products(const struct ddp_linear_backward *args, const void *dz,
                                          const void *x, const void *weight, struct ddp_cuda *cuda)
 {
-    bool through = false;
     const struct ddp_cuda_gemm dweight = {
         .transpose_a = true,
         .m = args->out,
@@ -191,9 +190,6 @@ static enum ddp_status backward_products(const struct ddp_linear_backward *args,
         .ldb = args->in,
         .ldc = args->in,
         .add = args->accumulate_dx,
-        .dgelu = args->through && args->dtype == DDP_BF16 && !args->accumulate_dx &&
-                 ddp_cuda_gemm_dgelu(cuda),
-        .pre = (void *)args->x_pre, /* which is read */
     };
     enum ddp_status status = DDP_OK;
     if (args->dweight)
@@ -201,9 +197,7 @@ static enum ddp_status backward_products(const struct ddp_linear_backward *args,
     if (args->dx && status == DDP_OK && !weight && args->rows > 0 && args->out > 0 && args->in > 0)
         status = backward_panels(args, dx, cuda);
     else if (args->dx && status == DDP_OK)
-        status = ddp_cuda_gemm(&dx, cuda, &through);
-    if (args->through)
-        *args->through = through;
+        status = ddp_cuda_gemm(&dx, cuda, NULL);
     return status;
 }
 

@@ -29,10 +29,8 @@ struct key {
     int64_t transpose_a, transpose_b, type, result;
     int64_t align_a, align_b, align_c; /* bytes, at most 16 */
     int64_t bias, pre;                 /* likewise; 0: there is none */
-    int64_t gelu;                      /* what follows the product: enum */
+    int64_t gelu;                      /* 1: it follows the product */
 };
-
-enum { GELU_NONE, GELU_FORWARD, GELU_BACKWARD };
 
 _Static_assert(sizeof(struct key) == DDP_CUDA_KEY_WORDS * sizeof(int64_t), "choices.c: words");
 _Static_assert(sizeof(cublasLtMatmulAlgo_t) == DDP_CUDA_ALGORITHM_BYTES, "choices.h");
@@ -52,7 +50,6 @@ struct plan {
 
 struct plans {
     bool plain; /* DDP_CUDA_PLAIN=1: no cublasLt, to find out where a wrong number comes from */
-    bool dgelu; /* DDP_CUDA_DGELU=1 */
     bool tunes; /* not DDP_CUDA_TUNE=0 */
     struct plan *buckets[BUCKETS];
     struct ddp_cuda_choices choices;
@@ -97,9 +94,7 @@ static struct key key_of(const struct ddp_cuda_gemm *gemm, bool gelu)
         .align_c = gelu && gemm->pre && align_pre < align_c ? align_pre : align_c,
         .bias = gemm->bias ? alignment_of(gemm->bias) : 0,
         .pre = gelu && gemm->pre ? align_pre : 0,
-        .gelu = !gelu         ? GELU_NONE
-                : gemm->dgelu ? GELU_BACKWARD
-                              : GELU_FORWARD,
+        .gelu = gelu,
     };
     return key;
 }
@@ -115,8 +110,6 @@ static size_t bucket_of(const struct key *key)
 
 static cublasLtEpilogue_t epilogue_of(const struct key *key)
 {
-    if (key->gelu == GELU_BACKWARD)
-        return CUBLASLT_EPILOGUE_DGELU;
     if (key->gelu && key->pre)
         return key->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
     if (key->gelu)
@@ -281,7 +274,6 @@ static enum ddp_status plans_of(struct ddp_cuda *cuda, struct plans **out)
             return ddp_fail(DDP_ERR_MEMORY, "matrix product: out of memory");
         plans->plain = ddp_cuda_is_set("DDP_CUDA_PLAIN", "1");
         plans->tunes = !plans->plain && !ddp_cuda_is_set("DDP_CUDA_TUNE", "0");
-        plans->dgelu = ddp_cuda_is_set("DDP_CUDA_DGELU", "1");
         cuda->plans = plans;
     }
     *out = cuda->plans;
@@ -353,12 +345,6 @@ bool ddp_cuda_gemm_is_plain(struct ddp_cuda *cuda)
     return plans_of(cuda, &plans) == DDP_OK && plans->plain;
 }
 
-bool ddp_cuda_gemm_dgelu(struct ddp_cuda *cuda)
-{
-    struct plans *plans = NULL;
-    return plans_of(cuda, &plans) == DDP_OK && plans->dgelu;
-}
-
 static void drop_plans(struct plans *plans)
 {
     for (size_t i = 0; i < BUCKETS; i++) {
@@ -390,10 +376,7 @@ static const char *describe(char text[160], const struct key *key)
     snprintf(text, 160, "matrix product %lld x %lld x %lld%s%s, %s to %s%s%s", (long long)key->m,
              (long long)key->n, (long long)key->k, key->transpose_a ? ", A transposed" : "",
              key->transpose_b ? ", B transposed" : "", names[key->type], names[key->result],
-             key->bias ? ", bias" : "",
-             key->gelu == GELU_BACKWARD ? ", back through GELU"
-             : key->gelu                ? ", GELU"
-                                        : "");
+             key->bias ? ", bias" : "", key->gelu ? ", GELU" : "");
     return text;
 }
 
@@ -534,7 +517,7 @@ enum ddp_status ddp_cuda_gemm_whole(const struct ddp_cuda_gemm *gemm, struct ddp
 {
     bool done = false;
     enum ddp_status status = DDP_OK;
-    if (gemm->gelu || gemm->dgelu) {
+    if (gemm->gelu) {
         status = library(gemm, true, cuda, &done, false);
         *activated = done;
     }

@@ -27,12 +27,11 @@ struct ddp_cuda_gemm {
     bool add;         /* C += ...; else it is overwritten, NaN in it does not matter */
     const void *bias; /* (n) added to each row, or NULL */
     bool gelu;        /* then GELU, by tanh, if cublasLt can */
-    bool dgelu;       /* then times the derivative of that GELU at `pre`, likewise */
     void *pre;        /* (m,n), rows ldc apart: what GELU took; NULL: not needed */
 };
 
-/* *activated (may be NULL without gelu and dgelu): whether C is after that; if not, it is as if not
- * asked for, and `pre` is untouched. */
+/* *activated (may be NULL without gelu): whether C is after that; if not, it is as if not asked
+ * for, and `pre` is untouched. */
 enum ddp_status ddp_cuda_gemm(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda,
                               bool *activated);
 
@@ -51,10 +50,6 @@ enum ddp_status ddp_cuda_gemm_rows(const struct ddp_cuda_gemm *gemm, struct ddp_
 
 /* Whether DDP_CUDA_PLAIN=1 makes this device use plain kernels instead of faster ones. */
 bool ddp_cuda_gemm_is_plain(struct ddp_cuda *cuda);
-
-/* Whether DDP_CUDA_DGELU=1 asks for `dgelu`. It saves a pass over memory and rounds once less; not
- * yet measured on a GPU (bench/gpu --only gpt2 with and without). */
-bool ddp_cuda_gemm_dgelu(struct ddp_cuda *cuda);
 
 /* Choosing algorithms by timing, as struct ddp_device_ops has it. Not with DDP_CUDA_TUNE=0 and
  * DDP_CUDA_PLAIN=1. While the device tunes, products of cublasLt are not computed but listed, or

@@ -50,7 +50,7 @@ static struct ddp_cuda_gemm cut(const struct ddp_cuda_gemm *gemm, int64_t row, i
     part.c = element(gemm->c, gemm->result, row * gemm->ldc);
     part.add = gemm->add || at > 0;
     part.bias = at > 0 ? NULL : gemm->bias;
-    part.gelu = part.dgelu = false;
+    part.gelu = false;
     part.pre = NULL;
     return part;
 }

@@ -39,7 +39,6 @@ struct ddp_exec {
         int parameter;
         float *memory; /* NULL: in the flat array */
     } gradient_of;
-    const ddp_tensor *before; /* whose gradient is that before its activation; NULL: none */
     struct ddp_graph_plan plan;
     enum { PASS_FORWARD, PASS_AGAIN, PASS_BACKWARD } pass;
     char *arena;
@@ -354,16 +353,6 @@ bool ddp_exec_accumulates(const ddp_exec *exec, const struct node *node, int inp
 void *ddp_exec_saved(const ddp_exec *exec, const struct node *node)
 {
     return arena_in(exec, &exec->plan.saved[node - exec->graph->nodes]);
-}
-
-void ddp_exec_note_before(ddp_exec *exec, const ddp_tensor *tensor)
-{
-    exec->before = tensor;
-}
-
-bool ddp_exec_is_before(const ddp_exec *exec, const ddp_tensor *tensor)
-{
-    return exec->before == tensor;
 }
 
 void *ddp_exec_forward_scratch(const ddp_exec *exec, const struct node *node)

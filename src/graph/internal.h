@@ -294,10 +294,6 @@ const struct ddp_graph_plan *ddp_exec_plan(const ddp_exec *exec);
 enum ddp_status ddp_exec_pass_forward(ddp_exec *exec, int n);
 enum ddp_status ddp_exec_pass_backward(ddp_exec *exec, int pass);
 void *ddp_exec_saved(const ddp_exec *exec, const struct node *node);
-/* The gradient of this tensor, or of the last one that was noted, is already that before the
- * activation that made it. */
-void ddp_exec_note_before(ddp_exec *exec, const ddp_tensor *tensor);
-bool ddp_exec_is_before(const ddp_exec *exec, const ddp_tensor *tensor);
 void *ddp_exec_forward_scratch(const ddp_exec *exec, const struct node *node);
 void *ddp_exec_backward_scratch(const ddp_exec *exec, const struct node *node);
 /* Shards whose sums are one, 1: only this one's. Where there are more, adds `count` sums up over

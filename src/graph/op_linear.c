@@ -46,37 +46,18 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
     return ddp_exec_kernels(exec)->linear_forward(&args, ddp_exec_stream(exec));
 }
 
-/* What GELU, by tanh, made this node's x of, if the node before did, and x is for this one alone;
- * both are recomputed or neither. NULL: it did not. */
-static const void *x_before_gelu(const ddp_exec *exec, const struct node *node)
-{
-    const ddp_tensor *x = node->inputs[0];
-    if (x->kind != TENSOR_ACTIVATION || x->reader_count != 1 || x->base || x->producer < 0)
-        return NULL;
-    const struct node *maker = &x->graph->nodes[x->producer];
-    if (maker + 1 != node || maker->op != &linear || maker->block != node->block)
-        return NULL;
-    const struct attributes *attributes = maker->attributes;
-    return attributes->activation == DDP_ACTIVATION_GELU_TANH ? ddp_exec_saved(exec, maker) : NULL;
-}
-
 static enum ddp_status backward(ddp_exec *exec, const struct node *node)
 {
     const struct attributes *attributes = node->attributes;
-    const bool before = ddp_exec_is_before(exec, node->output);
-    const void *x_pre = x_before_gelu(exec, node);
-    bool through = false;
     const ddp_tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
-    struct ddp_linear_backward args = {
+    const struct ddp_linear_backward args = {
         .rows = ddp_tensor_rows(x),
         .in = weight->dims[1],
         .out = node->output->pitch,
-        .activation = before ? DDP_ACTIVATION_NONE : attributes->activation,
+        .activation = attributes->activation,
         .compute = attributes->compute,
         .dtype = node->output->dtype,
         .x = ddp_exec_value(exec, x),
-        .x_pre = x_pre,
-        .through = x_pre ? &through : NULL,
         .y = ddp_exec_value(exec, node->output),
         .pre = ddp_exec_saved(exec, node),
         .weight = ddp_exec_value_f32(exec, weight),
@@ -90,9 +71,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
         .accumulate_dbias = bias && ddp_exec_accumulates(exec, node, 2),
         .scratch = ddp_exec_backward_scratch(exec, node),
     };
-    enum ddp_status status = ddp_exec_kernels(exec)->linear_backward(&args, ddp_exec_stream(exec));
-    ddp_exec_note_before(exec, through ? x : NULL);
-    return status;
+    return ddp_exec_kernels(exec)->linear_backward(&args, ddp_exec_stream(exec));
 }
 
 static double flops(const struct node *node)

@@ -184,11 +184,9 @@ enum ddp_status ddp_checkpoint_dir_open(struct ddp_checkpoint_dir *dir, const ch
 {
     *dir = (struct ddp_checkpoint_dir){.fd = -1};
     char *followed = NULL;
-    dir->path = strdup(path);
+    dir->path = ddp_path_bare(path);
     if (!dir->path)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    for (size_t n = strlen(path); n > 1 && dir->path[n - 1] == '/'; n--)
-        dir->path[n - 1] = '\0';
     enum ddp_status status = ddp_path_follow(&followed, dir->path);
     if (status == DDP_OK && access(followed, F_OK) < 0)
         status = ddp_make_directories(followed, true);

@@ -340,15 +340,18 @@ void ddp_atomic_file_close(ddp_atomic_file *file)
     free(file);
 }
 
-enum ddp_status ddp_atomic_file_put(const char *path, const char *text)
+enum ddp_status ddp_atomic_file_end(ddp_atomic_file *file, const char *text)
 {
-    ddp_atomic_file *file;
-    enum ddp_status status = ddp_atomic_file_open(&file, path);
-    if (status != DDP_OK)
-        return status;
-    status = ddp_atomic_file_write(file, text, strlen(text));
+    enum ddp_status status = ddp_atomic_file_write(file, text, strlen(text));
     if (status == DDP_OK)
         status = ddp_atomic_file_commit(file);
     ddp_atomic_file_close(file);
     return status;
+}
+
+enum ddp_status ddp_atomic_file_put(const char *path, const char *text)
+{
+    ddp_atomic_file *file;
+    enum ddp_status status = ddp_atomic_file_open(&file, path);
+    return status ? status : ddp_atomic_file_end(file, text);
 }

@@ -34,6 +34,9 @@ enum ddp_status ddp_atomic_file_write(ddp_atomic_file *file, const void *data, s
  * it is written in place. */
 enum ddp_status ddp_atomic_file_commit(ddp_atomic_file *file);
 
+/* Appends a text, commits and closes. */
+enum ddp_status ddp_atomic_file_end(ddp_atomic_file *file, const char *text);
+
 /* All of it with a text. DDP_ERR_IO, DDP_ERR_MEMORY. */
 enum ddp_status ddp_atomic_file_put(const char *path, const char *text);
 

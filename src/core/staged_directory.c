@@ -258,10 +258,8 @@ static enum ddp_status create(struct ddp_staged_directory **directory, const cha
     struct ddp_staged_directory *d = ddp_array_alloc(1, sizeof *d);
     if (!d)
         return DDP_ERR_MEMORY;
-    *d = (struct ddp_staged_directory){.fd = -1, .place = -1, .path = strdup(path)};
+    *d = (struct ddp_staged_directory){.fd = -1, .place = -1, .path = ddp_path_bare(path)};
     *directory = d;
-    for (size_t n = d->path ? strlen(path) : 0; n > 1 && d->path[n - 1] == '/'; n--)
-        d->path[n - 1] = '\0';
     d->staged = d->path ? ddp_path_in(d->path, STAGING) : NULL;
     return d->staged ? DDP_OK : DDP_ERR_MEMORY;
 }
@@ -338,12 +336,7 @@ enum ddp_status ddp_staged_directory_put(const ddp_staged_directory *directory, 
 {
     ddp_atomic_file *file = NULL;
     enum ddp_status status = open_file(directory, name, &file);
-    if (status == DDP_OK)
-        status = ddp_atomic_file_write(file, text, strlen(text));
-    if (status == DDP_OK)
-        status = ddp_atomic_file_commit(file);
-    ddp_atomic_file_close(file);
-    return status;
+    return status ? status : ddp_atomic_file_end(file, text);
 }
 
 enum ddp_status ddp_staged_directory_reserve(const ddp_staged_directory *directory,

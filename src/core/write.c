@@ -203,6 +203,14 @@ char *ddp_path_in(const char *directory, const char *name)
     return NULL;
 }
 
+char *ddp_path_bare(const char *path)
+{
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    return strndup(path, length);
+}
+
 bool ddp_path_is_in(const char *directory, const char *name)
 {
     char *path = ddp_path_in(directory, name);

@@ -35,6 +35,9 @@ int ddp_sync(int fd);
 /* "directory/name", freed with free(); NULL (logged) without memory. */
 char *ddp_path_in(const char *directory, const char *name);
 
+/* A copy of a path without slashes at its end; the root keeps its one. NULL: out of memory. */
+char *ddp_path_bare(const char *path);
+
 /* Whether a directory has anything of that name. */
 bool ddp_path_is_in(const char *directory, const char *name);
 

@@ -111,9 +111,7 @@ static enum ddp_status write_file(const char *path, const char *text)
         return status;
     status = ddp_atomic_file_write(file, HEAD, strlen(HEAD));
     if (status == DDP_OK)
-        status = ddp_atomic_file_write(file, text, strlen(text));
-    if (status == DDP_OK)
-        status = ddp_atomic_file_commit(file);
+        return ddp_atomic_file_end(file, text);
     ddp_atomic_file_close(file);
     return status;
 }

@@ -85,15 +85,14 @@ enum ddp_status ddp_load_find(struct ddp_load *load, const struct ddp_train_opti
     *load = (struct ddp_load){0};
     if (!options->load)
         return DDP_OK;
-    char *path = strdup(options->load);
+    const bool directory = ddp_data_directory_exists(options->load);
+    char *path = directory ? ddp_path_bare(options->load) : strdup(options->load);
     if (!path)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    if (!ddp_data_directory_exists(path)) {
+    if (!directory) {
         load->file = path;
         return DDP_OK;
     }
-    for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
-        path[n - 1] = '\0';
     ddp_staged_directory_recover(path);
     if (ddp_peft_is(path) && options->adapters)
         status =

@@ -30,10 +30,7 @@ static bool resolve(const char *path, char resolved[PATH_MAX])
 {
     if (realpath(path, resolved))
         return true;
-    size_t length = strlen(path);
-    while (length > 1 && path[length - 1] == '/')
-        length--;
-    char *copy = errno == ENOENT ? strndup(path, length) : NULL;
+    char *copy = errno == ENOENT ? ddp_path_bare(path) : NULL;
     char *slash = copy ? strrchr(copy, '/') : NULL;
     const char *base = slash ? slash + 1 : copy;
     bool known = false;
@@ -212,9 +209,7 @@ enum ddp_status ddp_run_write(struct ddp_run *run, const char *path,
     enum ddp_status status = write(run, path);
     if (status != DDP_ERR_IO)
         return status;
-    char *copy = strdup(path);
-    for (size_t n = copy ? strlen(copy) : 0; n > 1 && copy[n - 1] == '/'; n--)
-        copy[n - 1] = '\0';
+    char *copy = ddp_path_bare(path);
     const char *slash = copy ? strrchr(copy, '/') : NULL, *base = slash ? slash + 1 : copy;
     const bool named = base && *base && strcmp(base, ".") != 0 && strcmp(base, "..") != 0;
     bool written = !copy;

@@ -5,7 +5,7 @@
  * joining, proofs of who is who, signs of life, and messages of bounded size in order. It does not
  * interpret what its owner sends.
  *
- * One thread uses a link. After link_open() no call waits, but for link_close(), which waits for a
+ * One thread uses a link. After link_open() no call waits, except link_close(), which waits for a
  * moment. All descriptors are close-on-exec. */
 #ifndef DDP_LAUNCHER_LINK_H
 #define DDP_LAUNCHER_LINK_H
@@ -174,7 +174,7 @@ void link_send_to(struct link *link, int node, enum link_kind kind, const void *
 void link_set_status(struct link *link, const struct link_status *status);
 
 /* The last that came from a node: on node 0 of each, elsewhere of node 0; our own of ourselves.
- * All zero but for the steps where none has come yet. */
+ * All zero, except steps, where none has come yet. */
 const struct link_status *link_status(const struct link *link, int node);
 
 /* When a node was heard last, by ddp_clock_ns(). */

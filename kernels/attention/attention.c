@@ -204,7 +204,7 @@ struct backward {
     atomic_int failed;
 };
 
-/* One query head, as arrays of its own; strides as in struct head, but for dk and dv. */
+/* One query head, as arrays of its own; strides as in struct head, except dk and dv. */
 struct rows {
     const float *q, *k, *v, *y, *dy, *lse;
     float *dq, *dk, *dv; /* NULL: not needed */

@@ -29,7 +29,7 @@ struct ddp_ledger_entry {
     char payload[DDP_LEDGER_PAYLOAD];
 };
 
-/* One rank's part; only that rank writes it, but for `sleepers`. */
+/* One rank's part; only that rank writes it, except `sleepers`. */
 struct ddp_ledger_line {
     _Alignas(64) _Atomic uint32_t done; /* number of the last call whose slice is complete, + 1 */
     _Atomic uint32_t sleepers;          /* ranks that sleep on a word of this line */

@@ -96,7 +96,7 @@ static size_t rail_bytes(const struct nodes *nodes, const struct nodes_call *c, 
 
 /* --- buffers --- */
 
-/* Offsets of shared memory are not announced but for a gathering, which writes everywhere the same:
+/* Offsets of shared memory are announced for a gathering only, which writes everywhere the same:
  * each machine's copy is completed by the rails. */
 bool nodes_find_buffers(const struct nodes *nodes, struct nodes_call *c)
 {

@@ -102,7 +102,7 @@ static const void *add_tree(struct adding *a, int begin, int end, int depth, voi
 }
 
 /* Is the tree over the partial sums that over as many ranks? It is where all stand for as many
- * ranks, a power of two, but for the last, which may stand for fewer. */
+ * ranks, a power of two, except the last, which may stand for fewer. */
 static bool is_plain(const struct nodes_order *order)
 {
     const int each = order->partial[0].end - order->partial[0].begin;

@@ -67,7 +67,7 @@ static inline size_t ddp_slices_length(const struct ddp_slices *all, int rank)
     return end - ddp_slices_begin(all, rank);
 }
 
-/* The first slice is as long as any, but for a root's. */
+/* The first slice is as long as any, except a root's. */
 static inline size_t ddp_slices_longest(const struct ddp_slices *all)
 {
     return ddp_slices_length(all, all->root < 0 ? 0 : all->root);

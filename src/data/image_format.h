@@ -21,7 +21,7 @@ struct ddp_image_format {
     unsigned char magic[8]; /* what a file begins with */
     size_t magic_bytes;
     size_t reader_bytes; /* of the format's own struct */
-    /* Reads the header and sets reader->image. The reader is zeroed but for its first members. */
+    /* Reads the header and sets reader->image. The reader is zeroed except its first members. */
     enum ddp_status (*open)(ddp_image_reader *reader);
     /* Decodes the image to its end, rows from top to bottom. Once, after open. */
     enum ddp_status (*read)(ddp_image_reader *reader, ddp_image_take *take, void *arg);

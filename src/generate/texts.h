@@ -22,7 +22,7 @@ enum ddp_status ddp_train_open_tokenizer(ddp_tokenizer **tokenizer,
 enum ddp_status ddp_train_show_masks(const ddp_dataset *data, const ddp_tokenizer *tokenizer,
                                      int64_t count, FILE *out);
 
-/* Writes text for people: control characters are escaped, but for tabs and line ends. */
+/* Writes text for people: control characters are escaped, except tabs and line ends. */
 enum ddp_status ddp_train_print_text(FILE *out, const char *text, size_t bytes);
 
 #endif

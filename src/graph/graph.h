@@ -32,7 +32,7 @@ void ddp_graph_set_fuses_norms(ddp_graph *graph, bool fuses);
  * are faster so. Names, shapes and counts are those without. */
 void ddp_graph_set_pads_classes(ddp_graph *graph, bool pads);
 
-/* Before an exec is made: what the operations of a block leave to backward, but for what later
+/* Before an exec is made: what the operations of a block leave to backward, except what later
  * blocks read, is dropped after forward and computed again before the block's backward. The same
  * bits. */
 void ddp_graph_set_recompute(ddp_graph *graph, bool recompute);

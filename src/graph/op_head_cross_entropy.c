@@ -13,7 +13,7 @@
 
 #include <assert.h>
 
-#define CHUNK_BYTES ((int64_t)128 << 20) /* of logits, at most, but for very many classes */
+#define CHUNK_BYTES ((int64_t)128 << 20) /* of logits, at most, except with very many classes */
 #define CHUNK_ROWS  64                   /* chunks are multiples of so many rows */
 
 struct attributes {

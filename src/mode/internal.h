@@ -19,7 +19,7 @@ struct ddp_mode {
 };
 
 struct ddp_mode_ops {
-    size_t bytes; /* of the mode's own struct, which comes zeroed but for setup and replicas */
+    size_t bytes; /* of the mode's own struct, which comes zeroed except setup and replicas */
     /* Opens the replicas and the updater. After a failure close() and what follows is called. */
     enum ddp_status (*open)(ddp_mode *mode);
     /* What is the mode's own; before updater and replicas are closed. */
@@ -65,7 +65,7 @@ struct ddp_network {
 };
 
 struct ddp_network_ops {
-    size_t bytes; /* of its own struct, which comes zeroed but for ops, mode and device */
+    size_t bytes; /* of its own struct, which comes zeroed except ops, mode and device */
     /* After a failure close() is called. */
     enum ddp_status (*open)(ddp_network *network, const ddp_graph *graph, unsigned parts);
     void (*close)(ddp_network *network);

@@ -42,7 +42,7 @@ static inline bool ddp_mode_local_synchronises(const struct ddp_mode_local *loca
            (done - local->from) % local->every == 0;
 }
 
-/* What a mode is made from. The pointers are borrowed until it is destroyed, but for `weights` and
+/* What a mode is made from. The pointers are borrowed until it is destroyed, except `weights` and
  * `optimizer`. */
 struct ddp_mode_setup {
     const ddp_graph *graph;      /* for a whole shard */

@@ -37,7 +37,7 @@ struct ddp_share {
 };
 
 /* The mode's first replica has a device, and is opened here with the memory that the kind of update
- * needs, and rank 0's weights; then the updater. Collective, but for one worker.
+ * needs, and rank 0's weights; then the updater. Collective, unless there is one worker.
  *   wire   NULL: one worker
  *   parts  of enum ddp_exec_part */
 enum ddp_status ddp_share_open(struct ddp_share *share, ddp_mode *mode, ddp_comm *wire,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Decoders of the Llama kind (Touvron et al., "LLaMA: Open and Efficient Foundation Language
+ * Llama-type decoders (Touvron et al., "LLaMA: Open and Efficient Foundation Language
  * Models", 2023, and its descendants): pre-norm blocks with RMS norm, rotary positions, grouped
  * queries and a gated perceptron. One graph with flags covers the families that llama.h names.
  * Parameters are called as in Hugging Face's files; matrices are (out, in). New weights are normal

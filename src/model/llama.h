@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The shape of a decoder of the Llama kind (Llama 2 and 3, SmolLM, Qwen 2 and 3, Mistral, Phi 3),
+ * The shape of a Llama-type decoder (Llama 2 and 3, SmolLM, Qwen 2 and 3, Mistral, Phi 3),
  * for the model itself and for those who read and write files of other programs. Glossary: C
  * channels, H heads, K key and value heads, D head size, F hidden width of the perceptron. */
 #ifndef DDP_MODEL_LLAMA_H
@@ -23,7 +23,7 @@ enum ddp_rope_kind { DDP_ROPE_DEFAULT, DDP_ROPE_LINEAR, DDP_ROPE_LLAMA3, DDP_ROP
 /* How positions turn queries and keys; transformers' rope_parameters. */
 struct ddp_rope {
     int64_t kind;     /* enum ddp_rope_kind */
-    int64_t size;     /* leading features of a head that turn, even; D but for partial rotation */
+    int64_t size;     /* leading features of a head that turn, even; D unless rotation is partial */
     int64_t original; /* llama3, yarn: original_max_position_embeddings */
     double theta;
     double factor;                  /* all kinds but default */

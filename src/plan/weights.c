@@ -79,7 +79,7 @@ enum ddp_status ddp_load_weights(const struct ddp_load *load, const struct ddp_m
 enum ddp_status ddp_planned_begin_weights(const struct ddp_planned *planned, float *weights,
                                           void *frozen)
 {
-    /* A file has all parameters, but for adapters that begin anew and a base beside them. */
+    /* A file has all parameters, except adapters that begin anew and a base beside them. */
     const bool drawn = !planned->load.file || ddp_graph_frozen_count(planned->graph) > 0;
     struct ddp_rng rng;
     ddp_rng_seed(&rng, planned->options->seed);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Directories of Hugging Face with a model of the Llama kind: config.json, the weights in
+ * Hugging Face directories with a Llama-type model: config.json, the weights in
  * model.safetensors or in shards with an index, and files that we copy and do not read. */
 #ifndef DDP_WEIGHTS_HF_LLAMA_H
 #define DDP_WEIGHTS_HF_LLAMA_H
@@ -93,7 +93,7 @@ bool ddp_hf_values_convert(float *out, const void *raw, const char *dtype, size_
 enum ddp_status ddp_hf_llama_load(const char *directory, const struct ddp_hf_llama *config,
                                   const struct ddp_hf_values *values, size_t count);
 
-/* What the files say, which ddp_hf_llama_check() compares with the config but for the values. */
+/* What the files say, which ddp_hf_llama_check() compares with the config except the values. */
 struct ddp_hf_llama_files {
     size_t count;
     const char *dtype; /* of the embedding: "F32", "F16" or "BF16" */
@@ -118,7 +118,7 @@ struct ddp_hf_export {
 enum ddp_status ddp_hf_llama_export_check(const struct ddp_hf_export *to);
 
 /* Writes a directory that transformers and others load, by core/staged_directory. config.json is
- * the source's, byte for byte but for rope in the forms of both versions, dtype, torch_dtype, and
+ * the source's, byte for byte except rope in the forms of both versions, dtype, torch_dtype, and
  * architectures if it names none of ours; or is made from `config`. All other files of the source
  * but weights and subdirectories are copied. A directory that exists must be empty or have a
  * config.json: its weights are removed, and its other files stay where the source has none.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * config.json of a model of the Llama kind, read into its shape; hf_llama_text.c writes it. */
+ * config.json of a Llama-type model, read into its shape; hf_llama_text.c writes it. */
 #include "config.h"
 
 #include "weights/hf_llama.h"

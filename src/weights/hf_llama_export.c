@@ -141,7 +141,7 @@ static enum ddp_status check_values(const struct writing *writing)
     return status;
 }
 
-/* Fills the tensors in, but for their values, and deals them out to shards. */
+/* Fills the tensors in, except their values, and deals them out to shards. */
 static void set_tensors(struct writing *writing)
 {
     const bool bf16 = writing->to->dtype == DDP_BF16;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The tensors of a model of the Llama kind in files: their names, their shapes, and of which
+ * The tensors of a Llama-type model in files: their names, their shapes, and of which
  * parameters of the graph they consist. */
 #include "config.h"
 

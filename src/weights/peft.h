@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Directories of PEFT with LoRA adapters of a model of the Llama kind: adapter_config.json and
+ * Directories of PEFT with LoRA adapters of a Llama-type model: adapter_config.json and
  * adapter_model.safetensors. The base model is not in them. */
 #ifndef DDP_WEIGHTS_PEFT_H
 #define DDP_WEIGHTS_PEFT_H

@@ -48,7 +48,7 @@
     X(CUDNN_TYPE_DATA_TYPE, 1)                                                                     \
     X(CUDNN_TYPE_BOOLEAN, 2)                                                                       \
     X(CUDNN_TYPE_INT64, 3)                                                                         \
-    X(CUDNN_TYPE_DOUBLE, 5)                                                                        \
+    X(CUDNN_TYPE_FLOAT, 4)                                                                         \
     X(CUDNN_TYPE_VOID_PTR, 6)                                                                      \
     X(CUDNN_TYPE_CONVOLUTION_MODE, 7)                                                              \
     X(CUDNN_TYPE_HEUR_MODE, 8)                                                                     \

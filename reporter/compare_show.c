@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/terminal.h"
+#include "core/text.h"
 #include "reporter/commands.h"
 #include "reporter/compare.h"
 #include "reporter/page.h"
@@ -73,7 +74,7 @@ static void set_times(struct table *table, const struct comparison *comparison, 
               units_number(text[0], comparison->items / measured->times.median));
     table_set(table, row, SPEEDUP, "%.2f", speedup);
     table_set(table, row, EFFICIENCY, "%.0f %%", 100 * speedup / (double)variant->units);
-    table_set(table, row, SENT, "%s", units_bytes(text[0], measured->exchange));
+    table_set(table, row, SENT, "%s", ddp_text_bytes(measured->exchange, text[0]));
     table_set(table, row, COMMUNICATION, "%.3f", 1e3 * measured->communication);
     table_set(table, row, WAITING, "%.3f", 1e3 * measured->waiting);
     table_set(table, row, LOSS, "%.4f", measured->loss);
@@ -92,10 +93,10 @@ static void set_memory(struct table *table, const struct comparison *comparison,
     table_set(table, (size_t)i + 1, 0, "%s", comparison->variants[i].name);
     for (size_t k = 0; k < MEMORY_PARTS; k++) {
         planned += measured->memory[k];
-        table_set(table, (size_t)i + 1, k + 1, "%s", units_bytes(text, measured->memory[k]));
+        table_set(table, (size_t)i + 1, k + 1, "%s", ddp_text_bytes(measured->memory[k], text));
     }
-    table_set(table, (size_t)i + 1, 5, "%s", units_bytes(text, planned));
-    table_set(table, (size_t)i + 1, 6, "%s", units_bytes(text, measured->memory_peak));
+    table_set(table, (size_t)i + 1, 5, "%s", ddp_text_bytes(planned, text));
+    table_set(table, (size_t)i + 1, 6, "%s", ddp_text_bytes(measured->memory_peak, text));
 }
 
 static enum ddp_status make_tables(struct table *time, struct table *memory,

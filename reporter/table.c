@@ -14,18 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *units_bytes(char text[UNITS_TEXT], double bytes)
-{
-    static const char *const names[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
-    int unit = 0;
-    if (isnan(bytes))
-        return "-";
-    for (; bytes >= 999.5 && unit < 6; unit++)
-        bytes /= 1000;
-    snprintf(text, UNITS_TEXT, unit && bytes < 99.95 ? "%.1f %s" : "%.0f %s", bytes, names[unit]);
-    return text;
-}
-
 const char *units_number(char text[UNITS_TEXT], double value)
 {
     const double size = fabs(value);

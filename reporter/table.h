@@ -12,9 +12,6 @@
 
 #define UNITS_TEXT 32
 
-/* "12.3 MB"; "-" for NaN. Returns text. */
-const char *units_bytes(char text[UNITS_TEXT], double bytes);
-
 /* Three digits and no unit: "1.23", "45.6", "789", "12300"; "-" for NaN. */
 const char *units_number(char text[UNITS_TEXT], double value);
 

@@ -4,6 +4,7 @@
  * the corpora. */
 #include "config.h"
 
+#include "core/text.h"
 #include "reporter/compare.h"
 #include "reporter/table.h"
 #include "tests/runner.h"
@@ -199,8 +200,8 @@ START_TEST(quantiles)
     ck_assert_int_eq(step_times_of_rounds(&times, rounds, 12, 1), DDP_OK);
     ck_assert(times.median < 4);
     char shown[UNITS_TEXT];
-    ck_assert_str_eq(units_bytes(shown, 999.6), "1.0 kB");
-    ck_assert_str_eq(units_bytes(shown, NAN), "-");
+    ck_assert_str_eq(ddp_text_bytes(999.6, shown), "1.0 kB");
+    ck_assert_str_eq(ddp_text_bytes(NAN, shown), "-");
 }
 END_TEST
 

@@ -5,6 +5,7 @@
 
 #include "core/text.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -108,5 +109,18 @@ size_t ddp_text_clean(char *out, size_t size, const char *text, size_t bytes)
 const char *ddp_text_show(char out[DDP_TEXT_SHOWN], const char *text)
 {
     ddp_text_clean(out, DDP_TEXT_SHOWN, text, strlen(text));
+    return out;
+}
+
+const char *ddp_text_bytes(double bytes, char out[DDP_TEXT_BYTES])
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+    int unit = 0;
+    for (; bytes >= 999.5 && unit < 6; unit++)
+        bytes /= 1000;
+    if (isnan(bytes))
+        return "-";
+    snprintf(out, DDP_TEXT_BYTES, unit && bytes < 99.95 ? "%.1f %s" : "%.0f %s", bytes,
+             units[unit]);
     return out;
 }

@@ -35,6 +35,11 @@ size_t ddp_text_clean(char *out, size_t size, const char *text, size_t bytes);
 /* The same of a whole string; returns out. */
 const char *ddp_text_show(char out[DDP_TEXT_SHOWN], const char *text);
 
+#define DDP_TEXT_BYTES 32
+
+/* A number of bytes for people, in decimal units: "2.7 MB"; "-" for NaN. Returns out. */
+const char *ddp_text_bytes(double bytes, char out[DDP_TEXT_BYTES]);
+
 #ifdef __cplusplus
 }
 #endif

@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/text.h"
 #include "mode/lanes.h"
 #include "plan/evaluation.h"
 #include "plan/planned.h"
@@ -498,7 +499,7 @@ enum ddp_status ddp_memory_explain(const struct ddp_planned *planned, const char
     struct ddp_memory memory;
     struct advice advice = {.used = 0};
     ddp_device *device = NULL;
-    char held[256], needed[DDP_TRAIN_BYTES], there[DDP_TRAIN_BYTES];
+    char held[256], needed[DDP_TEXT_BYTES], there[DDP_TEXT_BYTES];
     if (planned->plan.device.host_memory)
         return ddp_fail(DDP_ERR_MEMORY, "%s", message);
     ddp_log_hold(held, sizeof held);
@@ -515,6 +516,6 @@ enum ddp_status ddp_memory_explain(const struct ddp_planned *planned, const char
     if (status != DDP_OK || ddp_memory_fits(&after.plan, &memory, &limits))
         return ddp_fail(DDP_ERR_MEMORY, "%s", message);
     return ddp_fail(DDP_ERR_MEMORY, "%s (planned: %s of %s; use %s; see --plan)", message,
-                    ddp_train_show_bytes(memory.unit_total, needed),
-                    ddp_train_show_bytes(limits.unit, there), advice.text);
+                    ddp_text_bytes(memory.unit_total, needed), ddp_text_bytes(limits.unit, there),
+                    advice.text);
 }

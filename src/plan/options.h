@@ -274,10 +274,6 @@ void ddp_train_check_length(const struct ddp_train_options *options,
 
 void ddp_train_plan_print_optimizer(const struct ddp_train_plan *plan, FILE *out);
 
-/* "2.7 MB": three digits, decimal units. */
-#define DDP_TRAIN_BYTES 32
-const char *ddp_train_show_bytes(double bytes, char text[DDP_TRAIN_BYTES]);
-
 /* Prints the plan, a few lines.
  *   memory  of a worker; of a pipeline, of each stage */
 void ddp_train_plan_print(const struct ddp_train_plan *plan,

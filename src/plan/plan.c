@@ -380,18 +380,6 @@ enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
     return DDP_OK;
 }
 
-/* "2.7 MB": three digits, decimal units. */
-const char *ddp_train_show_bytes(double bytes, char text[DDP_TRAIN_BYTES])
-{
-    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
-    int unit = 0;
-    for (; bytes >= 999.5 && unit < 6; unit++)
-        bytes /= 1000;
-    snprintf(text, DDP_TRAIN_BYTES, unit && bytes < 99.95 ? "%.1f %s" : "%.0f %s", bytes,
-             units[unit]);
-    return text;
-}
-
 /* How gradients are added up, what that costs, and which numbers of workers end in the same bits.
  */
 static void print_lanes(const struct ddp_train_plan *plan, FILE *out)
@@ -417,7 +405,7 @@ static void print_lanes(const struct ddp_train_plan *plan, FILE *out)
 static void print_data(const struct ddp_train_plan *plan, const struct ddp_dataset_info *data,
                        FILE *out)
 {
-    char shown[DDP_TEXT_SHOWN], bytes[DDP_TRAIN_BYTES];
+    char shown[DDP_TEXT_SHOWN], bytes[DDP_TEXT_BYTES];
     if (data->planned) {
         fputs("data     none: samples of ", out);
         for (int i = 0; i < data->dim_count; i++)
@@ -438,7 +426,7 @@ static void print_data(const struct ddp_train_plan *plan, const struct ddp_datas
                 data->dims[0], data->dims[1], data->dims[2], data->class_count);
     if (data->x_dtype == DDP_I32 && data->memory_bytes >= 1000000) /* unpacked texts */
         fprintf(out, ", %s in memory of each worker",
-                ddp_train_show_bytes((double)data->memory_bytes, bytes));
+                ddp_text_bytes((double)data->memory_bytes, bytes));
     fprintf(out, "%s\n", plan->sampler.shuffle ? ", shuffled" : "");
 }
 
@@ -486,21 +474,21 @@ static void print_stages(const struct ddp_train_plan *plan, const ddp_graph *gra
 static void print_memory(const struct ddp_train_plan *plan, const ddp_graph *graph,
                          const struct ddp_mode_memory *memory, int stage, FILE *out)
 {
-    char text[4][DDP_TRAIN_BYTES], locked[64] = "", frozen[64] = "", owner[32] = "a worker";
+    char text[4][DDP_TEXT_BYTES], locked[64] = "", frozen[64] = "", owner[32] = "a worker";
     if (plan->mode == DDP_MODE_PIPELINE)
         snprintf(owner, sizeof owner, "in stage %d", stage);
     if (memory->locked > 0)
         snprintf(locked, sizeof locked, " (and %s of the host)",
-                 ddp_train_show_bytes((double)memory->locked, text[0]));
+                 ddp_text_bytes((double)memory->locked, text[0]));
     if (memory->frozen > 0)
         snprintf(frozen, sizeof frozen, " + frozen weights %s",
-                 ddp_train_show_bytes((double)memory->frozen, text[0]));
+                 ddp_text_bytes((double)memory->frozen, text[0]));
     fprintf(out, "memory   weights %s%s + gradients %s%s + optimizer %s + %sactivations %s %s\n",
-            ddp_train_show_bytes((double)memory->weights, text[0]), frozen,
-            ddp_train_show_bytes((double)memory->gradients, text[1]), locked,
-            ddp_train_show_bytes((double)memory->optimizer, text[2]),
+            ddp_text_bytes((double)memory->weights, text[0]), frozen,
+            ddp_text_bytes((double)memory->gradients, text[1]), locked,
+            ddp_text_bytes((double)memory->optimizer, text[2]),
             ddp_graph_activations(graph) == DDP_BF16 ? "bf16 " : "",
-            ddp_train_show_bytes((double)memory->activations, text[3]), owner);
+            ddp_text_bytes((double)memory->activations, text[3]), owner);
 }
 
 void ddp_train_plan_print(const struct ddp_train_plan *plan,

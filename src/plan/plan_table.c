@@ -7,6 +7,7 @@
 #include "plan/planned.h"
 
 #include "core/log.h"
+#include "core/text.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -193,7 +194,7 @@ static void print_row(const struct table *table, int number, int best)
     const struct row *row = &table->rows[number];
     const struct ddp_memory *memory = &row->memory;
     const double moved = exchanged(row);
-    char batch[24] = "none", shards[24] = "-", samples[24] = "-", text[3][DDP_TRAIN_BYTES];
+    char batch[24] = "none", shards[24] = "-", samples[24] = "-", text[3][DDP_TEXT_BYTES];
     if (row->batch > 0) {
         snprintf(batch, sizeof batch, "%" PRId64, row->batch);
         snprintf(shards, sizeof shards, "%" PRId64, row->shards);
@@ -205,9 +206,9 @@ static void print_row(const struct table *table, int number, int best)
             : row->zero               ? "1"
                                       : "0",
             row->bf16 ? "bf16" : "fp32", batch, shards, samples,
-            ddp_train_show_bytes(memory->unit_total, text[0]),
-            ddp_train_show_bytes(memory->host_total, text[1]),
-            moved > 0 ? ddp_train_show_bytes(moved, text[2]) : "-");
+            ddp_text_bytes(memory->unit_total, text[0]),
+            ddp_text_bytes(memory->host_total, text[1]),
+            moved > 0 ? ddp_text_bytes(moved, text[2]) : "-");
 }
 
 static void print_table(const struct table *table)
@@ -215,9 +216,9 @@ static void print_table(const struct table *table)
     const struct ddp_planned *planned = table->planned;
     const bool gpu = !planned->plan.device.host_memory;
     const int best = recommended(table);
-    char text[DDP_TRAIN_BYTES];
+    char text[DDP_TEXT_BYTES];
     fprintf(table->out, "\nwhat fits %s %s, with the largest batch of each:\n",
-            ddp_train_show_bytes(planned->options->plan_memory, text),
+            ddp_text_bytes(planned->options->plan_memory, text),
             gpu ? "of memory of each GPU" : "of memory of the machine");
     fprintf(table->out, "  %-*s %7s %4s %5s %7s %5s %8s %9s %9s %9s\n", mode_width(table), "mode",
             "workers", "zero", "dtype", "batch", "acc", "samples", gpu ? "a GPU" : "a worker",

@@ -6,6 +6,7 @@
 #include "plan/planned.h"
 
 #include "core/terminal.h"
+#include "core/text.h"
 #include "graph/describe.h"
 
 #include <inttypes.h>
@@ -131,7 +132,7 @@ static void name_operations(const ddp_graph *graph, const struct ddp_graph_range
 static void print_piece(const ddp_graph *graph, const struct ddp_piece *piece, bool last,
                         const struct ddp_mode_memory *memory, FILE *out)
 {
-    char names[96], flops[32], text[2][DDP_TRAIN_BYTES];
+    char names[96], flops[32], text[2][DDP_TEXT_BYTES];
     int64_t parameters = 0;
     double operations = 0;
     for (int n = piece->range.first; n < piece->range.end; n++) {
@@ -146,8 +147,8 @@ static void print_piece(const ddp_graph *graph, const struct ddp_piece *piece, b
     name_operations(graph, &piece->range, names, sizeof names);
     fprintf(out, "  %5d  %-44s %12" PRId64 " %12s %10s %10s\n", piece->stage, names, parameters,
             ddp_train_show_count(operations, "FLOP", flops, sizeof flops),
-            memory ? ddp_train_show_bytes(ddp_mode_memory_total(memory), text[0]) : "",
-            crosses > 0 ? ddp_train_show_bytes((double)crosses, text[1]) : "-");
+            memory ? ddp_text_bytes(ddp_mode_memory_total(memory), text[0]) : "",
+            crosses > 0 ? ddp_text_bytes((double)crosses, text[1]) : "-");
 }
 
 static enum ddp_status print_stages(const struct ddp_planned *planned,
@@ -179,9 +180,9 @@ static bool is_gpu(const struct ddp_planned *planned)
 }
 
 /* A cell of 10 columns; nothing is "-". */
-static const char *cell(double bytes, char text[DDP_TRAIN_BYTES])
+static const char *cell(double bytes, char text[DDP_TEXT_BYTES])
 {
-    return bytes > 0 ? ddp_train_show_bytes(bytes, text) : "-";
+    return bytes > 0 ? ddp_text_bytes(bytes, text) : "-";
 }
 
 static const char *column_of_unit(const struct ddp_planned *planned)
@@ -193,14 +194,14 @@ static const char *column_of_unit(const struct ddp_planned *planned)
 
 static void print_row(const char *name, double unit, double host, FILE *out)
 {
-    char text[2][DDP_TRAIN_BYTES];
+    char text[2][DDP_TEXT_BYTES];
     fprintf(out, "  %-14s %10s %10s\n", name, cell(unit, text[0]), cell(host, text[1]));
 }
 
 static void print_limits(const struct ddp_planned *planned, const struct ddp_memory *memory,
                          const struct ddp_memory_limits *limits, FILE *out)
 {
-    char unit[DDP_TRAIN_BYTES], host[DDP_TRAIN_BYTES];
+    char unit[DDP_TEXT_BYTES], host[DDP_TEXT_BYTES];
     const bool gpu = is_gpu(planned) && isfinite(limits->unit);
     fprintf(out, "  %-14s %10s", "there is", gpu ? cell(limits->unit, unit) : "");
     if (isfinite(limits->host))
@@ -228,7 +229,7 @@ static void print_traffic(const struct ddp_planned *planned, const struct ddp_mo
 {
     const struct ddp_train_plan *plan = &planned->plan;
     const bool dp = plan->mode == DDP_MODE_DP, pipeline = plan->mode == DDP_MODE_PIPELINE;
-    char text[4][DDP_TRAIN_BYTES];
+    char text[4][DDP_TEXT_BYTES];
     const double total = ddp_mode_traffic_total(traffic);
     if (total <= 0) {
         fprintf(to, "\nexchange nothing: one %s\n", dp ? "replica" : "worker");
@@ -236,23 +237,22 @@ static void print_traffic(const struct ddp_planned *planned, const struct ddp_mo
     }
     struct ddp_terminal_text line;
     FILE *out = ddp_terminal_begin(&line, to);
-    fprintf(out, "\nexchange %s a step %s: ", ddp_train_show_bytes(total, text[0]),
+    fprintf(out, "\nexchange %s a step %s: ", ddp_text_bytes(total, text[0]),
             dp         ? "between master and replicas"
             : pipeline ? "sent by each stage on average"
                        : "sent by each worker");
     if (pipeline)
         fprintf(out, "activations and their gradients %s, ",
-                ddp_train_show_bytes(traffic->scattered, text[3]));
-    fprintf(out, "gradients %s", ddp_train_show_bytes(traffic->gradients, text[1]));
+                ddp_text_bytes(traffic->scattered, text[3]));
+    fprintf(out, "gradients %s", ddp_text_bytes(traffic->gradients, text[1]));
     if (traffic->weights > 0)
-        fprintf(out, ", weights %s", ddp_train_show_bytes(traffic->weights, text[2]));
+        fprintf(out, ", weights %s", ddp_text_bytes(traffic->weights, text[2]));
     if (plan->shared_weights)
         fputs(plan->nodes > 1 ? "; weights are one copy a node" : "; weights are one copy", out);
     if (dp && traffic->scattered > 0)
-        fprintf(out, ", samples and outputs %s", ddp_train_show_bytes(traffic->scattered, text[3]));
+        fprintf(out, ", samples and outputs %s", ddp_text_bytes(traffic->scattered, text[3]));
     if (traffic->between > 0)
-        fprintf(out, "; each node sends %s to others",
-                ddp_train_show_bytes(traffic->between, text[3]));
+        fprintf(out, "; each node sends %s to others", ddp_text_bytes(traffic->between, text[3]));
     fputc('\n', out);
     ddp_terminal_end(&line);
 }
@@ -262,7 +262,7 @@ static enum ddp_status print_largest(const struct ddp_planned *planned,
 {
     struct ddp_train_plan plan = planned->plan;
     struct ddp_memory memory;
-    char text[DDP_TRAIN_BYTES];
+    char text[DDP_TEXT_BYTES];
     int64_t batch;
     const double limit = is_gpu(planned) ? limits->unit : limits->host;
     if (!isfinite(limit))
@@ -272,7 +272,7 @@ static enum ddp_status print_largest(const struct ddp_planned *planned,
     if (status != DDP_OK)
         return status;
     const char *where = is_gpu(planned) ? "a GPU" : "this machine";
-    ddp_train_show_bytes(limit, text);
+    ddp_text_bytes(limit, text);
     if (batch == 0)
         ddp_terminal_print(out, "largest  not even --batch-size 1 fits %s of %s\n", where, text);
     else if (!ddp_dataset_info(planned->data)->planned &&

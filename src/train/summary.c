@@ -7,6 +7,7 @@
 
 #include "core/memory.h"
 #include "core/terminal.h"
+#include "core/text.h"
 #include "train/run.h"
 
 #include <inttypes.h>
@@ -27,7 +28,7 @@ enum ddp_status ddp_run_print_summary(struct ddp_run *run)
     struct ddp_train_totals totals;
     const bool gpu = !run->planned.plan.device.host_memory;
     int64_t peak = (int64_t)ddp_memory_peak();
-    char text[3][DDP_TRAIN_BYTES];
+    char text[3][DDP_TEXT_BYTES];
     double idle = run->idle;
     enum ddp_status status = ddp_comm_allreduce(run->comm, &peak, 1, DDP_I64, DDP_MAX);
     if (status == DDP_OK && run->planned.plan.mode == DDP_MODE_PIPELINE)
@@ -60,8 +61,8 @@ enum ddp_status ddp_run_print_summary(struct ddp_run *run)
               "host's, data %s\n"
             : "\nmemory   %s at the peak of a worker: %s as planned, data %s, the rest program, "
               "libraries and buffers\n",
-        ddp_train_show_bytes((double)peak, text[0]), ddp_train_show_bytes(planned, text[1]),
-        ddp_train_show_bytes((double)ddp_dataset_info(run->planned.data)->memory_bytes, text[2]));
+        ddp_text_bytes((double)peak, text[0]), ddp_text_bytes(planned, text[1]),
+        ddp_text_bytes((double)ddp_dataset_info(run->planned.data)->memory_bytes, text[2]));
     ddp_terminal_end(&lines);
     return DDP_OK;
 }

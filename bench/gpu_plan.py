@@ -23,8 +23,8 @@ LIMITS = (300, 480, 330, 360, 300)  # seconds of a step: half an hour in all
 TESTS = ("check_cuda_kernels", "check_cuda_device", "check_cuda_graph", "check_cuda_stage", "check_cuda_products",
          "check_cuda_failures", "check_comm_nccl", "check_comm_nccl_nodes", "check_comm_nccl_order", "check_comm_nccl_memory")
 TITLES = ("workers that share the GPU; unit tests, with and without cuDNN",
-          "speed of kernels and of GPT-2; without cuDNN, without CUDA graphs; a trace; cuBLASLt's own log",
-          "attention and convolution by each way; sizes of cuDNN's workspace; start, MLP, ResNet",
+          "speed of kernels and of GPT-2; without CUDA graphs; a trace; cuBLASLt's own log",
+          "attention and convolution by each way; start, MLP, ResNet",
           "ncu on the row kernels; compute-sanitizer on the tests of kernels",
           "two and three ranks on one GPU: --zero 0, --zero 1, --fast, the same bits, hangs")
 
@@ -97,7 +97,7 @@ def step_speed(step):
 
 
 def step_sizes(step):
-    step.bench(270, "attention,convolution,workspace,start,mlp,resnet", "--rounds", "1" if step.args.tiny else "2")
+    step.bench(270, "attention,convolution,start,mlp,resnet", "--rounds", "1" if step.args.tiny else "2")
 
 
 def step_profile(step):

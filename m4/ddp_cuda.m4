@@ -191,7 +191,7 @@ AC_DEFUN([DDP_CHECK_CUDA], [
 # cudnn_summary and the conditional CUDNN.
 AC_DEFUN([DDP_CHECK_CUDNN], [
   AC_ARG_WITH([cudnn],
-    [AS_HELP_STRING([--with-cudnn@<:@=DIR@:>@], [attention and convolution through cuDNN 9 where its library is present (default: when its header is found); nvidia/cudnn of a Python environment will do as DIR])],
+    [AS_HELP_STRING([--with-cudnn@<:@=DIR@:>@], [convolution through cuDNN 9 where its library is present (default: when its header is found); nvidia/cudnn of a Python environment will do as DIR])],
     [], [with_cudnn=check])
   cudnn_include= cudnn_libdir= cudnn_missing= CUDNN_CPPFLAGS= CUDNN_LDFLAGS=
   AS_IF([test "x$with_cudnn" = xno], [cudnn_missing='as asked for'],

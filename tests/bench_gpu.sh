@@ -15,13 +15,13 @@ import json, sys
 with open(sys.argv[1]) as file:
     found = json.load(file)
 result, rows = found["result"], found["rows"]
-for part in ("kernels", "attention", "convolution", "gpt2", "variants", "workspace", "start", "mlp", "resnet"):
+for part in ("kernels", "attention", "convolution", "gpt2", "variants", "start", "mlp", "resnet"):
     assert "error" not in result[part], (part, result[part])
     assert any(row["part"] == part for row in rows), part
 assert found["gpu"] and result["gpt2"]["ours"]["ms"] > 0 and result["kernels"]["peak_flop_per_s"] > 0
 layers = [row["name"] for row in result["kernels"]["layers"]]
 assert layers[:3] == ["qkv forward", "qkv dX", "qkv dW"] and "head dW" in layers, layers
-assert not found["simulated"] or any("decides nothing" in note for note in found["notes"]["attention"]), found["notes"]
+assert not found["simulated"] or any("not used" in note for note in found["notes"]["convolution"]), found["notes"]
 assert found["gpus"] < 2 or (len(result["allreduce"]["rows"]) == 8 and result["scaling"]["2 GPUs"]["ms"] > 0)
 bars = {row["what"]: row["bar"] for row in rows if row["bar"] is not None}
 assert bars["add, bf16"] == 0.85 and bars["model FLOP/s beside the measured peak"] == 0.5, bars

@@ -176,7 +176,6 @@ END_TEST
 START_TEST(test_attention_old_code)
 {
     setenv("DDP_CUDASIM_PTX", "75", 1);
-    setenv("DDP_CUDNN", "0", 1);
     char name[] = "/tmp/ddp-cuda-XXXXXX", text[1000] = "";
     const int fd = mkstemp(name), before = dup(STDERR_FILENO);
     ck_assert_int_ge(fd, 0);

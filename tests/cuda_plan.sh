@@ -46,21 +46,6 @@ expect "split" 0 'update .*, split over the workers \(--zero 1:' "$ddprun" $auto
 unset DDP_CUDASIM_MEMORY
 cmp -s "$work/whole" "$work/split" || fail "whole and split: other weights"
 
-# cuDNN's workspace: a 64th of the memory, at most 512 MiB, or what is said; part of the plan, and of what is allocated.
-gpus 1
-for row in "8589934592 - 134" "68719476736 - 537" "68719476736 300MB 300"; do
-    set -- $row
-    bytes=$(DDP_CUDASIM_MEMORY=$1 "$trainer" $gpt2 --plan 2>/dev/null | awk '/^  program/ { print $2 * ($3 == "kB" ? 1e-3 : 1) }')
-    [ "$2" = - ] || export DDP_CUDNN_WORKSPACE="$2"
-    more=$(DDP_CUDASIM_CUDNN=91900 DDP_CUDASIM_MEMORY=$1 "$trainer" $gpt2 --plan 2>/dev/null |
-        awk '/^  program/ { print $2 * ($3 == "kB" ? 1e-3 : 1) }')
-    awk "BEGIN { d = ${more:-0} - ${bytes:-0} - $3; exit !(d > -4 && d < 4) }" ||
-        fail "GPU of $1 bytes, DDP_CUDNN_WORKSPACE=$2: the plan has $more MB instead of $bytes: not $3 more"
-done
-unset DDP_CUDNN_WORKSPACE
-edge "cuDNN" 0.98 env DDP_CUDASIM_CUDNN=91900 DDP_CUDNN_WORKSPACE=20MB "$trainer" $gpt2 --channels 128 --dtype bf16
-expect "not a size" 2 'error: DDP_CUDNN_WORKSPACE=much: not a size' env DDP_CUDNN_WORKSPACE=much "$trainer" $gpt2
-
 # What is named fits.
 gpus 1
 expect "out of memory" 5 'error: .*out of memory on GPU 0.*use --batch-size [0-9]*' \

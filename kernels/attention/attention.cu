@@ -16,14 +16,12 @@
  * float4 along D, eight rows by four columns to a thread: at 64 features 32 multiply-adds for 2.5
  * loads, which keeps the multipliers about two thirds busy. All tiles fit 48 KiB and 212 registers,
  * two to four blocks to a multiprocessor, which hides the loads. The tensor cores do it many
- * times as fast (mma.cu), in bf16; forward() and backward() choose. Heads of 128 and 256
- * are done right, not fast. Of three ways to do attention in bf16 (these kernels, mma.cu, cudnn.c)
- * the loser of "bench/gpu --only attention" on a GPU is deleted, in the change that commits the
- * figures; float32 and older devices need these kernels in any case. */
+ * times as fast in bf16 (mma.cu); forward() and backward() choose. These kernels are for float32,
+ * devices below compute capability 8.0, and what mma.cu leaves out. Heads of 128 and 256 are done
+ * right, not fast. */
 #include "core/log.h"
 #include "kernels/attention/attention.h"
 #include "kernels/attention/cuda.h"
-#include "kernels/attention/cudnn.h"
 #include "kernels/kernels_cuda.h"
 
 #include <math.h>
@@ -543,10 +541,6 @@ extern "C" enum ddp_status ddp_cuda_attention_forward(const struct ddp_attention
     if (status || ddp_attention_is_empty(s))
         return status;
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
-    bool done = false;
-    status = ddp_cudnn_attention_forward(args, cuda, &done);
-    if (status || done)
-        return status;
     if (s->head_size > LARGEST)
         return too_large(s->head_size);
     struct ddp_heads g = ddp_heads_of(s);
@@ -563,10 +557,6 @@ extern "C" enum ddp_status ddp_cuda_attention_backward(const struct ddp_attentio
     if (status || ddp_attention_is_empty(s))
         return status;
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
-    bool done = false;
-    status = ddp_cudnn_attention_backward(args, cuda, &done);
-    if (status || done)
-        return status;
     if (s->head_size > LARGEST)
         return too_large(s->head_size);
     struct ddp_heads g = ddp_heads_of(s);

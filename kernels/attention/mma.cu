@@ -18,10 +18,7 @@
  * an operand in four cycles. Backward makes the scores twice, in a kernel for dk and dv and one for
  * dq: seven products instead of five, since a dq that all key blocks add to needs either atomics,
  * whose order changes bits, or its float32 sums in memory for each of them, whose traffic costs
- * more than the two products.
- *
- * Kept beside cudnn.c until "bench/gpu --only attention" has run on a GPU; the loser is then
- * deleted, in the change that commits the figures. */
+ * more than the two products. */
 #include "kernels/attention/cuda_tiles.h"
 
 #include "kernels/cuda/gemm.h"

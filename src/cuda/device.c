@@ -151,21 +151,6 @@ static cudaError_t create_fault(struct ddp_cuda_device *gpu)
     return cudaHostGetDevicePointer((void **)&gpu->cuda.fault, gpu->fault, 0);
 }
 
-static enum ddp_status create_workspace(struct ddp_cuda_device *gpu)
-{
-    size_t unused = 0, total = 0, bytes = DDP_CUDA_WORKSPACE_BYTES;
-    cudaError_t error = cudaMemGetInfo(&unused, &total);
-    if (error != cudaSuccess)
-        return ddp_cuda_failed(error, "asking for the size of the GPU's memory");
-    enum ddp_status status = ddp_cudnn_workspace(&gpu->cuda, total, &gpu->cuda.cudnn_bytes);
-    if (status != DDP_OK)
-        return status;
-    if (bytes < gpu->cuda.cudnn_bytes)
-        bytes = gpu->cuda.cudnn_bytes;
-    error = cudaMalloc(&gpu->cuda.workspace, bytes);
-    return error == cudaSuccess ? DDP_OK : ddp_cuda_failed(error, "--device cuda");
-}
-
 static enum ddp_status create(struct ddp_cuda_device *gpu)
 {
     cudaError_t error = cudaSetDevice(gpu->cuda.index);
@@ -181,11 +166,10 @@ static enum ddp_status create(struct ddp_cuda_device *gpu)
         error = create_events(gpu);
     if (error == cudaSuccess)
         error = create_fault(gpu);
+    if (error == cudaSuccess)
+        error = cudaMalloc(&gpu->cuda.workspace, DDP_CUDA_WORKSPACE_BYTES);
     if (error != cudaSuccess)
         return ddp_cuda_failed(error, "--device cuda");
-    enum ddp_status status = create_workspace(gpu);
-    if (status != DDP_OK)
-        return status;
     cublasStatus_t blas = cublasLtCreate(&gpu->cuda.blas);
     if (blas != CUBLAS_STATUS_SUCCESS)
         return ddp_fail(DDP_ERR_SYSTEM, "--device cuda: GPU %d: cuBLAS cannot be used: %s",
@@ -193,7 +177,6 @@ static enum ddp_status create(struct ddp_cuda_device *gpu)
     const cudaStream_t beside = gpu->aside.stream;
     gpu->aside = gpu->cuda;
     gpu->aside.stream = beside;
-    gpu->aside.cudnn = NULL; /* whose handle has the other stream */
     use_peers(gpu);
     return ddp_cuda_self_test(&gpu->cuda, ddp_cuda_has_mma_code(&gpu->cuda), gpu->fault);
 }

@@ -13,9 +13,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Of a GPU that is not here: CUDA's, cuBLAS' and NCCL's own memory, and cuDNN's workspace. */
-#define UNSEEN_GPU_USED          1e9
-#define UNSEEN_WORKSPACE(memory) fmin(512.0 * 0x1p20, (memory) / 64)
+/* Of a GPU that is not here: CUDA's, cuBLAS' and NCCL's own memory. */
+#define UNSEEN_GPU_USED 1e9
 
 /* --- operations --- */
 
@@ -308,7 +307,7 @@ static enum ddp_status look_at_device(struct ddp_planned *planned, struct ddp_me
         limits->host = is_gpu(planned) ? INFINITY : planned->options->plan_memory;
     }
     if (!device)
-        planned->device_bytes = UNSEEN_GPU_USED + UNSEEN_WORKSPACE(limits->unit);
+        planned->device_bytes = UNSEEN_GPU_USED;
     return DDP_OK;
 }
 

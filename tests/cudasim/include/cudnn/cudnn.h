@@ -12,27 +12,13 @@
 
 #define CUDASIM_CUDNN_DATA_TYPES(X)                                                                \
     X(CUDNN_DATA_FLOAT, 0)                                                                         \
-    X(CUDNN_DATA_INT32, 4)                                                                         \
-    X(CUDNN_DATA_BFLOAT16, 9)                                                                      \
-    X(CUDNN_DATA_BOOLEAN, 11)
-
-#define CUDASIM_CUDNN_REDUCTIONS(X)                                                                \
-    X(CUDNN_REDUCE_TENSOR_ADD, 0)                                                                  \
-    X(CUDNN_REDUCE_TENSOR_MAX, 3)
+    X(CUDNN_DATA_BFLOAT16, 9)
 
 #define CUDASIM_CUDNN_CONVOLUTIONS(X) X(CUDNN_CROSS_CORRELATION, 1)
 
 #define CUDASIM_CUDNN_POINTWISE(X)                                                                 \
     X(CUDNN_POINTWISE_ADD, 0)                                                                      \
-    X(CUDNN_POINTWISE_MUL, 1)                                                                      \
-    X(CUDNN_POINTWISE_SUB, 9)                                                                      \
-    X(CUDNN_POINTWISE_DIV, 6)                                                                      \
-    X(CUDNN_POINTWISE_EXP, 13)                                                                     \
-    X(CUDNN_POINTWISE_LOG, 15)                                                                     \
-    X(CUDNN_POINTWISE_RELU_FWD, 100)                                                               \
-    X(CUDNN_POINTWISE_CMP_GE, 303)                                                                 \
-    X(CUDNN_POINTWISE_GEN_INDEX, 501)                                                              \
-    X(CUDNN_POINTWISE_BINARY_SELECT, 601)
+    X(CUDNN_POINTWISE_RELU_FWD, 100)
 
 #define CUDASIM_CUDNN_NOTES(X)                                                                     \
     X(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, 2)                                         \
@@ -54,8 +40,7 @@
     X(CUDNN_TYPE_HEUR_MODE, 8)                                                                     \
     X(CUDNN_TYPE_NUMERICAL_NOTE, 11)                                                               \
     X(CUDNN_TYPE_POINTWISE_MODE, 14)                                                               \
-    X(CUDNN_TYPE_BACKEND_DESCRIPTOR, 15)                                                           \
-    X(CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 18)
+    X(CUDNN_TYPE_BACKEND_DESCRIPTOR, 15)
 
 #define CUDASIM_CUDNN_DESCRIPTORS(X)                                                               \
     X(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, 0)                                                       \
@@ -70,17 +55,11 @@
     X(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, 13)                                            \
     X(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, 15)                                                 \
     X(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, 16)                                                   \
-    X(CUDNN_BACKEND_TENSOR_DESCRIPTOR, 17)                                                         \
-    X(CUDNN_BACKEND_MATMUL_DESCRIPTOR, 18)                                                         \
-    X(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, 19)                                               \
-    X(CUDNN_BACKEND_REDUCTION_DESCRIPTOR, 21)                                                      \
-    X(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, 22)                                            \
-    X(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, 31)
+    X(CUDNN_BACKEND_TENSOR_DESCRIPTOR, 17)
 
 #define CUDASIM_CUDNN_ATTRIBUTES(X)                                                                \
     X(CUDNN_ATTR_POINTWISE_MODE, 0)                                                                \
     X(CUDNN_ATTR_POINTWISE_MATH_PREC, 1)                                                           \
-    X(CUDNN_ATTR_POINTWISE_AXIS, 9)                                                                \
     X(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, 100)                                                       \
     X(CUDNN_ATTR_CONVOLUTION_CONV_MODE, 101)                                                       \
     X(CUDNN_ATTR_CONVOLUTION_DILATIONS, 102)                                                       \
@@ -91,12 +70,10 @@
     X(CUDNN_ATTR_ENGINEHEUR_MODE, 200)                                                             \
     X(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, 201)                                                  \
     X(CUDNN_ATTR_ENGINEHEUR_RESULTS, 202)                                                          \
-    X(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, 204)                                                       \
     X(CUDNN_ATTR_ENGINECFG_ENGINE, 300)                                                            \
     X(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, 400)                                                       \
     X(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, 401)                                                \
     X(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, 402)                                               \
-    X(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, 407)                                                   \
     X(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, 700)                                         \
     X(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, 701)                                          \
     X(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, 702)                                     \
@@ -119,7 +96,6 @@
     X(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, 751)                                                   \
     X(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, 752)                                                   \
     X(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, 753)                                                   \
-    X(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, 758)                                                   \
     X(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, 800)                                                       \
     X(CUDNN_ATTR_OPERATIONGRAPH_OPS, 801)                                                          \
     X(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 900)                                                       \
@@ -128,23 +104,10 @@
     X(CUDNN_ATTR_TENSOR_STRIDES, 903)                                                              \
     X(CUDNN_ATTR_TENSOR_UNIQUE_ID, 906)                                                            \
     X(CUDNN_ATTR_TENSOR_IS_VIRTUAL, 907)                                                           \
-    X(CUDNN_ATTR_TENSOR_IS_BY_VALUE, 908)                                                          \
     X(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, 1000)                                                    \
     X(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, 1001)                                                 \
     X(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 1003)                                                     \
-    X(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, 1303)                                                      \
-    X(CUDNN_ATTR_MATMUL_COMP_TYPE, 1500)                                                           \
-    X(CUDNN_ATTR_OPERATION_MATMUL_ADESC, 1520)                                                     \
-    X(CUDNN_ATTR_OPERATION_MATMUL_BDESC, 1521)                                                     \
-    X(CUDNN_ATTR_OPERATION_MATMUL_CDESC, 1522)                                                     \
-    X(CUDNN_ATTR_OPERATION_MATMUL_DESC, 1523)                                                      \
-    X(CUDNN_ATTR_REDUCTION_OPERATOR, 1600)                                                         \
-    X(CUDNN_ATTR_REDUCTION_COMP_TYPE, 1601)                                                        \
-    X(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, 1610)                                                  \
-    X(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, 1611)                                                  \
-    X(CUDNN_ATTR_OPERATION_REDUCTION_DESC, 1612)                                                   \
-    X(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, 2200)                                                    \
-    X(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, 2201)
+    X(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, 1303)
 
 #ifndef CUDASIM_CHECK
 #include <cuda_runtime_api.h>
@@ -162,7 +125,6 @@ typedef void *cudnnBackendDescriptor_t;
 
 typedef enum { CUDASIM_CUDNN_STATUSES(CUDASIM_CONSTANT) } cudnnStatus_t;
 typedef enum { CUDASIM_CUDNN_DATA_TYPES(CUDASIM_CONSTANT) } cudnnDataType_t;
-typedef enum { CUDASIM_CUDNN_REDUCTIONS(CUDASIM_CONSTANT) } cudnnReduceTensorOp_t;
 typedef enum { CUDASIM_CUDNN_CONVOLUTIONS(CUDASIM_CONSTANT) } cudnnConvolutionMode_t;
 typedef enum { CUDASIM_CUDNN_POINTWISE(CUDASIM_CONSTANT) } cudnnPointwiseMode_t;
 typedef enum { CUDASIM_CUDNN_NOTES(CUDASIM_CONSTANT) } cudnnBackendNumericalNote_t;

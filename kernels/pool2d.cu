@@ -88,13 +88,12 @@ static __global__ void __launch_bounds__(DDP_BLOCK) forward_kernel(struct pool_p
 /* --- backward ------------------------------------------------------------------------------- */
 
 /* The first and one past the last window that meets a pixel. */
-static __device__ inline void windows_of(int64_t pixel, int64_t kernel, int64_t count,
-                                         const struct ddp_pool2d_shape *s, int64_t *begin,
-                                         int64_t *end)
+template <typename I>
+static __device__ inline void windows_of(I pixel, I kernel, I count, I stride, I *begin, I *end)
 {
-    const int64_t at = pixel + s->padding;
-    *begin = at < kernel ? 0 : (at - kernel) / s->stride + 1;
-    *end = at / s->stride + 1 < count ? at / s->stride + 1 : count;
+    const I last = pixel / stride + 1;
+    *begin = pixel < kernel ? 0 : (pixel - kernel) / stride + 1;
+    *end = last < count ? last : count;
 }
 
 template <typename T, typename I, bool MAX, int W>
@@ -105,16 +104,18 @@ static __global__ void __launch_bounds__(DDP_BLOCK) backward_kernel(struct pool_
         return;
     const struct ddp_pool2d_shape *s = &p.s;
     const place<I> x = place_of<I>(at, (I)(s->channels / W), (I)s->height, (I)s->width, W);
-    int64_t row_begin, row_end, column_begin, column_end;
-    windows_of(x.row, s->kernel_height, p.rows, s, &row_begin, &row_end);
-    windows_of(x.column, s->kernel_width, p.columns, s, &column_begin, &column_end);
+    const I stride = (I)s->stride, padding = (I)s->padding, down = x.row + padding,
+            across = x.column + padding;
+    I row_begin, row_end, column_begin, column_end;
+    windows_of(down, (I)s->kernel_height, (I)p.rows, stride, &row_begin, &row_end);
+    windows_of(across, (I)s->kernel_width, (I)p.columns, stride, &column_begin, &column_end);
     ddp_pack<float, W> sum = {};
-    for (int64_t row = row_begin; row < row_end; row++)
-        for (int64_t column = column_begin; column < column_end; column++) {
+    for (I row = row_begin; row < row_end; row++)
+        for (I column = column_begin; column < column_end; column++) {
             const int64_t from =
-                ((x.image * p.rows + row) * p.columns + column) * s->channels + x.channel;
-            const int64_t position = (x.row + s->padding - row * s->stride) * s->kernel_width +
-                                     x.column + s->padding - column * s->stride;
+                (((int64_t)x.image * p.rows + row) * p.columns + column) * s->channels + x.channel;
+            const I position =
+                !MAX ? 0 : (down - row * stride) * (I)s->kernel_width + across - column * stride;
             const ddp_pack<float, W> dy = ddp_read<W>((const T *)p.from + from);
             ddp_pack<uint8_t, W> chosen = {};
             if (MAX)

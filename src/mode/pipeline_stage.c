@@ -367,9 +367,7 @@ static enum ddp_status backward_main(struct ddp_pipeline_stage *stage, int64_t s
     ddp_exec_set_adding(replica->current, adding);
     if (stage->shared >= 0)
         ddp_exec_set_gradient_of(replica->current, stage->shared, pending_of(stage, shard));
-    return status == DDP_OK
-               ? ddp_replica_backward(replica, ddp_stage_main(stage)->end, start_buckets, stage)
-               : status;
+    return status == DDP_OK ? ddp_replica_backward(replica, start_buckets, stage) : status;
 }
 
 /* The earlier piece adds to the shared parameter's gradient where the later one has left it; then

@@ -204,13 +204,10 @@ static enum ddp_status backward(struct ddp_replica *replica, ddp_exec_ready *rea
     return status;
 }
 
-enum ddp_status ddp_replica_backward(struct ddp_replica *replica, int64_t end,
-                                     ddp_exec_ready *ready, void *arg)
+enum ddp_status ddp_replica_backward(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg)
 {
     struct progress progress = {replica, 0, ready, arg};
     enum ddp_status status = backward(replica, on_ready, &progress);
-    if (status == DDP_OK && progress.done < end) /* the loss alone, say */
-        status = on_ready(&progress, end);
     return status == DDP_OK ? ddp_device_leave(replica->device, slot_of(replica)) : status;
 }
 

@@ -80,11 +80,9 @@ enum ddp_status ddp_replica_run_forward(struct ddp_replica *replica);
 enum ddp_status ddp_replica_run_backward(struct ddp_replica *replica);
 
 /* The parts of ddp_replica_run(), never recorded, for a pipeline: its last stage alone has the
- * loss, and messages come in between.
- *   end  elements below are final after backward, also where no operation has made them so */
+ * loss, and messages come in between. */
 enum ddp_status ddp_replica_forward(struct ddp_replica *replica);
 enum ddp_status ddp_replica_loss(struct ddp_replica *replica);
-enum ddp_status ddp_replica_backward(struct ddp_replica *replica, int64_t end,
-                                     ddp_exec_ready *ready, void *arg);
+enum ddp_status ddp_replica_backward(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg);
 
 #endif

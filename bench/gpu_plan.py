@@ -83,10 +83,11 @@ def step_tests(step):
     for workers in (2,) if step.args.tiny else (2, 3, 4):  # on an H100 four did not end; two did
         step.add(20, step.program("ddprun"), "--nproc", str(workers), "--oversubscribe", step.program("trainer"), "--device",
                  "cuda", "--model", "article", "--epochs", "1", DDP_LOG="debug", NCCL_DEBUG="INFO")
-    for name in names:  # in one process each, where setting up the GPU does not count
-        step.test(120, name, **({} if "comm" in name else {"CK_FORK": "no"}))
-    for name in names[:1] if step.args.tiny else ("check_cuda_kernels", "check_cuda_graph"):
-        step.test(120, name, DDP_CUDNN="0", CK_FORK="no")
+    alone = ("check_cuda_kernels", "check_cuda_graph")  # in one process, which sets up the GPU once
+    for name in names:
+        step.test(120, name, **({"CK_FORK": "no"} if name in alone else {}))
+    for name in names[:1] if step.args.tiny else alone:
+        step.test(120, name, DDP_CUDNN="0", **({"CK_FORK": "no"} if name in alone else {}))
 
 
 def step_speed(step):

@@ -69,7 +69,8 @@ class Step:
         """Of trainer, all of whose numbers are small with --tiny."""
         size = ["--size", "124M", "--batch-size", "64", "--seq-len", "1024"]
         if self.args.tiny:
-            size = ["--size", "d2", "--channels", "64", "--heads", "2", "--batch-size", "2", "--seq-len", "16"]
+            size = ["--size", "d2", "--channels", "64", "--heads", "2", "--batch-size", "2", "--seq-len", "16",
+                    "--vocab-size", "300"]
         return [self.program("trainer"), "--device", "cuda", "--model", "gpt2", *size, "--data",
                 os.path.join(self.work, "tokens.bin"), "--dtype", "bf16", "--optimizer", "adamw", "--no-eval", *words]
 
@@ -177,7 +178,7 @@ def run_step(number, args):
         step = Step(args, work)
         budget = Budget(LIMITS[number - 1] * step.slack)
         STEPS[number - 1](step)
-        bench_run().write_tokens(os.path.join(work, "tokens.bin"), 4096 if args.tiny else 64 * 1024 * 8 + 1)
+        bench_run().write_tokens(os.path.join(work, "tokens.bin"), *((4096, 300) if args.tiny else (64 * 1024 * 8 + 1,)))
         for command in step.commands:
             end = run_one(step, command, log, budget.left())
             ends.append(f"{end:<24} {shown(step, command)[:150]}")

@@ -53,7 +53,7 @@ for options in "$article --zero 1" "$article --fast" "$article" "$resnet --zero 
     kill -STOP "$(echo $list | cut -d ' ' -f $((1 + victim)))"
     # Behind the others when it was stopped; or with them, in what then does not end; or with some of them.
     wanted="(not arrived at $operation; ranks? [0-9 ]+ (has|have) waited [0-9]+ s|all ranks have arrived at $operation)"
-    wanted="$wanted; rank $victim is stopped"
+    wanted="$wanted(; rank $victim is in $operation)?; rank $victim is stopped"
     tries=0
     until "$ddprun" status $job >"$work/status" 2>&1 && grep -qE "$wanted" "$work/status" || [ $tries -ge $((50 * patience)) ]; do
         sleep 0.02

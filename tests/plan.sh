@@ -6,7 +6,7 @@
 . "${srcdir:-.}/tests/cli.inc"
 text=$work/text
 i=0
-while [ $i -lt 4000 ]; do
+while [ $i -lt 1000 ]; do
     echo "line $i of a text that a model can learn"
     i=$((i + 1))
 done >"$text"
@@ -76,11 +76,11 @@ if [ -n "${DDP_SANITIZE:-}" ]; then
     not_run "memory as a run takes it: a sanitizer takes more"
 else
     peak "accum" $gpt2 --steps 2
-    peak "accum, lanes" $gpt2 --steps 2 --acc-steps 8 --batch-size 2
+    peak "accum, lanes" $gpt2 --steps 1 --acc-steps 8 --batch-size 2 --no-eval
     peak "accum, short last batch" $gpt2 --layers 1 --channels 128 --seq-len 512 --epochs 1 --batch-size 20
-    peak "accum, bf16" $gpt2 --steps 2 --dtype bf16
-    peak "accum, sgd" $gpt2 --steps 2 --optimizer sgd --no-eval
-    peak "dp" $gpt2 --steps 2 --mode dp
+    peak "accum, bf16" $gpt2 --steps 1 --dtype bf16 --seq-len 128 --no-eval
+    peak "accum, sgd" $gpt2 --steps 1 --optimizer sgd --no-eval
+    peak "dp" $gpt2 --steps 1 --mode dp --no-eval
 fi
 
 # Processes of the workers of $1 have so many bytes together, of what they share each its part.
@@ -110,10 +110,10 @@ together() {
 if [ -n "${DDP_SANITIZE:-}" ] || ! grep -q '^Pss:' /proc/self/smaps_rollup 2>/dev/null; then
     not_run "memory of two workers: the kernel or a sanitizer hides it"
 else
-    long="$gpt2 --size d6 --batch-size 4 --steps 9 --no-eval --threads 1"
+    long="$gpt2 --batch-size 4 --steps 3 --no-eval --threads 1"
     together "ddp, one copy" $long
     together "ddp, zero 0" $long --zero 0
-    together "ddp, lanes" $long --acc-steps 4 --steps 3
+    together "ddp, lanes" $long --acc-steps 4 --steps 2
 fi
 
 # --- what would fit

@@ -8,18 +8,31 @@
 . "$here/tests/loop_weights.inc"
 gpus 4
 make_data
-common="--device cuda --batch-size 2 --global-batch 16 --no-eval --quiet"
+common="--device cuda --batch-size 1 --global-batch 8 --no-eval --quiet"
 mlp="--data $work/images --hidden 33,17 $common"
 gpt2="--model gpt2 --data $work/text --seq-len 8 --layers 1 --heads 2 --channels 16 --dropout 0.1 $common"
 resnet="--model resnet --size 20 --data $work/images --device cuda --batch-size 2 --global-batch 8 --no-eval --quiet --lr 1e-3"
 
 # --- weights and gradients by name ---
+# Each mode meets each model, and most of what is done to it.
 modes() {
-    run accum 1 "$@"
-    run "one by one" "env DDP_CUDA_GRAPHS=0" "$@"
-    run ddp "$ddprun -n 2 $share" "$@" --bucket-mb 0.005 --zero 1
-    run "ddp, replicas" "$ddprun -n 4 $share" "$@" --zero 0
-    run "ddp, one by one" "env DDP_CUDA_GRAPHS=0 $ddprun -n 2 $share" "$@" --zero 1
+    case $action in
+    put_first)
+        run "one by one" "env DDP_CUDA_GRAPHS=0" "$@"
+        run ddp "$ddprun -n 2 $share" "$@" --bucket-mb 0.005 --zero 1
+        ;;
+    put_late)
+        run accum 1 "$@"
+        run "ddp, replicas" "$ddprun -n 4 $share" "$@" --zero 0
+        ;;
+    dumped)
+        run "ddp, one by one" "env DDP_CUDA_GRAPHS=0 $ddprun -n 2 $share" "$@" --zero 1
+        ;;
+    explained)
+        run accum 1 "$@"
+        run ddp "$ddprun -n 2 $share" "$@" --bucket-mb 0.005 --zero 1
+        ;;
+    esac
     replicas 4
     run dp 1 "$@" $dp
 }
@@ -44,7 +57,7 @@ sums() {
     same "$@"
     [ "$(sum)" = "$seen" ] || fail "$name: $(sum), in a run of its own $seen"
 }
-set -- --device cuda --data "$work/images" --hidden 33,17 --batch-size 2 --global-batch 16 --steps 8 --eval-every 3 --quiet
+set -- --device cuda --data "$work/images" --hidden 33,17 --batch-size 4 --global-batch 16 --steps 8 --eval-every 3 --quiet
 for dtype in fp32 bf16; do
     first=
     same "$dtype: no loop" "$trainer" "$@" --dtype $dtype --schedule step --lr-step-size 1 --lr-gamma 0.5
@@ -59,15 +72,15 @@ for dtype in fp32 bf16; do
     sums "$dtype: loop, 2 workers, replicas" "$ddprun" -n 2 $share "$hooks" loop "$@" --zero 0
     replicas 2
     sums "$dtype: loop, dp" "$hooks" loop "$@" $dp
-    for start in "$hooks" "$ddprun -n 2 $share $hooks"; do
+    one=$hooks two="$ddprun -n 2 $share $hooks"
+    [ $dtype = fp32 ] && begins="one two" || begins="two one"
+    for goes_on in "$ddprun -n 4 $share $hooks loop" "$hooks loop $dp"; do
+        [ "${begins%% *}" = one ] && start=$one || start=$two
+        begins=${begins#* }
         rm -rf "$work/dir"
         STOP_AFTER=5 expect "$dtype: $start, stopped" 75 'save' $start loop "$@" --checkpoint "$work/dir"
-        cp -r "$work/dir" "$work/cpu"
-        sums "$dtype: $start, then 4 workers" "$ddprun" -n 4 $share "$hooks" loop "$@" --checkpoint "$work/dir" --resume
-        grep -q 'restored 8 bytes' "$work/out" || fail "$dtype: no state was restored"
-        rm -rf "$work/dir"
-        mv "$work/cpu" "$work/dir"
-        sums "$dtype: $start, then dp" "$hooks" loop "$@" $dp --checkpoint "$work/dir" --resume
+        sums "$dtype: $start, then $goes_on" $goes_on "$@" --checkpoint "$work/dir" --resume
+        grep -q 'restored 8 bytes' "$work/out" || fail "$dtype: no state was restored by $goes_on"
     done
     unset HALVE_AFTER
     expect "$dtype: calls from hooks" 0 ' calls as they should be, 0 not' "$ddprun" -n 2 $share "$hooks" misuse "$@" --checkpoint "$work/$dtype"
@@ -89,7 +102,7 @@ for dtype in fp32 bf16; do
     grep '^test' out | cmp - evaluations || fail "$dtype: 2 workers: other evaluations than from files"
 done
 first=
-set -- --data images --device cuda --hidden 16 --steps 24 --batch-size 4 --global-batch 16 --lr 1 --eval-every 4
+set -- --data images --device cuda --hidden 16 --steps 8 --batch-size 4 --global-batch 16 --lr 1 --eval-every 4
 same "own loop" "$top/examples/own_loop" "$@"
 grep '^after' out >lines
 same "own loop, 2 workers" "$ddprun" -n 2 $share "$top/examples/own_loop" "$@"

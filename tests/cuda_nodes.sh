@@ -10,8 +10,8 @@ gpus 4
 make_data
 
 mlp="--device cuda --data $work/images --hidden 33,17 --optimizer adamw --clip-grad-norm 0.5"
-gpt2="--device cuda --model gpt2 --data $work/text --seq-len 12 --layers 2 --heads 2 --channels 16 --dropout 0.1 --dtype bf16"
-few="--batch-size 2 --global-batch 16 --steps 4 --seed 3 --no-eval --quiet --schedule constant"
+gpt2="--device cuda --model gpt2 --data $work/text --seq-len 8 --layers 1 --heads 2 --channels 16 --dropout 0.1 --dtype bf16"
+few="--batch-size 1 --global-batch 8 --steps 4 --seed 3 --no-eval --quiet --schedule constant"
 for model in "$mlp" "$gpt2"; do
     first=
     same "1 worker" "$trainer" $model $few
@@ -35,11 +35,15 @@ same "resumed: 4 x 1 on 2 x 2" nodes 2 2 $share "$trainer" $mlp $few --checkpoin
 
 # A loop of the program's own (loop_client) puts weights in and takes gradients out.
 modes() {
-    run accum 1 "$@"
-    run "2 x 2" "nodes 2 2 $share" "$@" --zero 1
-    run "4 x 1, replicas" "nodes 4 1" "$@" --zero 0
+    case $action in
+    put_late | explained)
+        run accum 1 "$@"
+        run "4 x 1, replicas" "nodes 4 1" "$@" --zero 0
+        ;;
+    *) run "2 x 2" "nodes 2 2 $share" "$@" --zero 1 ;;
+    esac
 }
-few="--device cuda --data $work/images --hidden 9 --batch-size 2 --global-batch 16 --no-eval --quiet --dtype bf16"
+few="--device cuda --data $work/images --hidden 9 --batch-size 1 --global-batch 8 --no-eval --quiet --dtype bf16"
 weights "own loop" $few
 gradients "own loop" "" $few --momentum 0
 

@@ -11,29 +11,28 @@ make_data
 model() {
     model=$1 cut=$2
     shift 2
-    set -- --device cuda "$@" --batch-size 2 --global-batch 16 --steps 4 --seed 3 --no-eval --quiet
+    set -- --device cuda --batch-size 1 --global-batch 8 --steps 3 --seed 3 --no-eval --quiet "$@"
     first=
     rm -rf "$work/ck"
     same "$model: accumulation" "$trainer" "$@"
     same "$model: 2 stages" "$ddprun" -n 2 $share trainer "$@" --mode pipeline --checkpoint "$work/ck" --checkpoint-every 2
-    same "$model: 4 workers, 2 stages" "$ddprun" -n 4 $share trainer "$@" --stages 2
-    same "$model: 2 stages, recomputed" "$ddprun" -n 2 $share trainer "$@" --mode pipeline --recompute
-    same "$model: 2 stages, one process" "$trainer" "$@" --stages 2
-    same "$model: 2 stages, given cut" "$ddprun" -n 2 $share trainer "$@" --cut $cut
+    same "$model: 4 workers, 2 stages, recomputed" "$ddprun" -n 4 $share trainer "$@" --stages 2 --recompute
+    same "$model: one process, given cut" "$trainer" "$@" --cut $cut
     same "$model: accumulation, from 2 stages" "$trainer" "$@" --resume-from "$work/ck/step-00000002"
 }
-gpt2="--model gpt2 --data $work/text --seq-len 12 --layers 2 --heads 2 --channels 16"
+gpt2="--model gpt2 --data $work/text --seq-len 8 --layers 2 --heads 2 --channels 16"
 model "mlp fp32, clipped" fc2 --data "$work/images" --hidden 33,17 --optimizer adamw --clip-grad-norm 0.1
-model "gpt2 fp32" h.1 $gpt2 --vocab-size 1030 --dropout 0.1
+model "gpt2 fp32" h.1 $gpt2 --vocab-size 258 --dropout 0.1
 model "gpt2 bf16" h.0.mlp $gpt2 --vocab-size 1030 --dropout 0.1 --dtype bf16
-model "resnet bf16" layer2 --model resnet --size 20 --data "$work/images" --dtype bf16 --lr 1e-3
+model "resnet bf16" layer2 --model resnet --size 20 --data "$work/images" --batch-size 2 --dtype bf16 --lr 1e-3
 
 first=
 set -- --device cuda --hidden 24,12 --data "$work/images" --batch-size 5 --epochs 2 --seed 1 --no-eval --quiet
 same "tail: accumulation" "$trainer" "$@" --acc-steps 4
 same "tail: 3 stages" "$ddprun" -n 3 $share trainer "$@" --stages 3 --acc-steps 4
 
-set -- --device cuda $gpt2 --val-split 0.2 --steps 4 --global-batch 8 --batch-size 2 --seed 3
+head -c 150 "$work/text" >"$work/short"
+set -- --device cuda $gpt2 --val "$work/short" --steps 2 --global-batch 4 --batch-size 2 --seed 3
 expect "evaluated: accumulation" 0 "test loss" "$trainer" "$@"
 grep -o "test loss.*" "$work/out" >"$work/accum.loss"
 expect "evaluated: 2 stages" 0 "test loss" "$ddprun" -n 2 $share trainer "$@" --mode pipeline
@@ -52,14 +51,15 @@ alike() {
 }
 for dtype in fp32 bf16; do
     told=
-    set -- --device cuda $gpt2 --steps 4 --global-batch 8 --batch-size 2 --sample-every 2 --sample-length 20 --prompt line --no-eval --dtype $dtype
+    set -- --device cuda $gpt2 --steps 2 --global-batch 4 --batch-size 2 --sample-every 2 --sample-length 10 --prompt line --no-eval --dtype $dtype
     for start in "$trainer" "$ddprun -n 2 $share trainer --mode pipeline" "$trainer --stages 2"; do
         alike "text $dtype: $start" '^line.*' 0 $start "$@"
     done
     told=
     set -- --device cuda --hidden 24,12 --data "$work/images" --batch-size 4 --global-batch 16 --lr 1e6 --schedule constant --no-eval \
         --steps 40 --dtype $dtype
-    for start in "$trainer" "$ddprun -n 2 $share trainer --mode pipeline" "$ddprun -n 4 $share trainer --stages 2" "$trainer --stages 2"; do
+    for start in "$trainer" "$ddprun -n 2 $share trainer --mode pipeline" "$trainer --stages 2"; do
+        [ "$dtype $start" != "bf16 $ddprun -n 2 $share trainer --mode pipeline" ] || start="$ddprun -n 4 $share trainer --stages 2"
         alike "not finite $dtype: $start" 'the loss is .* shard [0-9]*' 10 $start "$@"
     done
 done

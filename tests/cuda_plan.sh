@@ -11,7 +11,7 @@ while [ $i -lt 300 ]; do
     echo "line $i of a text"
     i=$((i + 1))
 done >"$work/text"
-gpt2="--model gpt2 --data $work/text --device cuda --layers 2 --heads 2 --channels 64 --seq-len 32 --batch-size 8 --steps 2"
+gpt2="--model gpt2 --data $work/text --device cuda --layers 1 --heads 2 --channels 64 --seq-len 32 --batch-size 8 --steps 2"
 
 # planned COMMAND...: bytes of the GPU that holds most
 planned() {
@@ -29,15 +29,15 @@ edge() {
     [ "$(grep -c 'error: .*GPU' "$work/out")" -eq 1 ] || fail "$name: not one line says so: $(grep 'error:' "$work/out")"
 }
 edge "accum" 0.98 "$trainer" $gpt2 --channels 128
-edge "accum, bf16, lanes" 0.98 "$trainer" $gpt2 --channels 128 --dtype bf16 --acc-steps 4
-edge "accum, sgd" 0.98 "$trainer" $gpt2 --optimizer sgd --batch-size 32
+edge "accum, bf16, lanes" 0.98 "$trainer" $gpt2 --channels 128 --dtype bf16 --acc-steps 4 --batch-size 4 --no-eval
+edge "accum, sgd" 0.98 "$trainer" $gpt2 --optimizer sgd --batch-size 32 --steps 1
 gpus 2
-edge "dp" 0.98 "$trainer" $gpt2 --mode dp --replicas 2 --devices 0,1 --batch-size 32 --no-eval
+edge "dp" 0.98 "$trainer" $gpt2 --mode dp --replicas 2 --devices 0,1 --batch-size 32 --steps 1 --no-eval
 # (NCCL takes its room for the exchange in the first step only.)
-edge "ddp, zero 1" 0.93 "$ddprun" -n 2 "$trainer" $gpt2 --batch-size 64 --zero 1
-edge "ddp, zero 0" 0.93 "$ddprun" -n 2 "$trainer" $gpt2 --batch-size 64 --zero 0
+edge "ddp, zero 1" 0.93 "$ddprun" -n 2 "$trainer" $gpt2 --batch-size 32 --zero 1 --no-eval
+edge "ddp, zero 0" 0.93 "$ddprun" -n 2 "$trainer" $gpt2 --batch-size 32 --zero 0 --no-eval
 # Without --zero each worker has all of the update where there is memory for that, and the weights are the same.
-auto="-n 2 $trainer $gpt2 --batch-size 64"
+auto="-n 2 $trainer $gpt2 --batch-size 32 --no-eval"
 expect "whole" 0 'update .*, whole in each worker \(--zero 0: there is memory for it\)' "$ddprun" $auto --save "$work/whole"
 bytes=$(planned "$ddprun" $auto --zero 0)
 export DDP_CUDASIM_MEMORY=$((bytes))

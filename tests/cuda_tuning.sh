@@ -9,8 +9,8 @@ gpus 4
 make_text 200
 export DDP_CUDASIM_ALGORITHMS=4
 # A step of few rows, which are rounded to bf16 or not; the tail is a shape of its own.
-gpt2="--device cuda --model gpt2 --data $work/text --seq-len 12 --layers 2 --heads 2 --channels 16 --batch-size 2
-    --global-batch 8 --steps 3 --seed 3 --no-eval --quiet"
+gpt2="--device cuda --model gpt2 --data $work/text --seq-len 8 --layers 2 --heads 2 --channels 16 --batch-size 2
+    --global-batch 8 --steps 1 --seed 3 --no-eval --quiet"
 fresh() { rm -rf "$XDG_CACHE_HOME"; }
 # differ NAME FILE FILE
 differ() {

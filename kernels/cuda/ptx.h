@@ -161,13 +161,19 @@ static inline void ddp_mma(float (&c)[4], const unsigned (&a)[4], unsigned b0, u
     } mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
     const struct ddp_mma_lanes *lanes = ddp_mma_meet(&mine);
     const int g = (int)threadIdx.x % DDP_WARP / 4, t = (int)threadIdx.x % 4;
-    for (int i = 0; i < 4; i++)
-        for (int k = 0; k < 16; k++) {
-            const fragments *left = (const fragments *)lanes->of[4 * g + k % 8 / 2];
-            const fragments *right = (const fragments *)lanes->of[4 * (2 * t + i % 2) + k % 8 / 2];
-            c[i] += ddp_mma_element(left->a[k / 8 * 2 + i / 2], k % 2) *
-                    ddp_mma_element(right->b[k / 8], k % 2);
+    for (int k = 0; k < 16; k += 2) {
+        const int quarter = k % 8 / 2, high = k / 8;
+        const fragments *left = (const fragments *)lanes->of[4 * g + quarter];
+        const unsigned a0 = left->a[high * 2], a1 = left->a[high * 2 + 1];
+        const unsigned first = ((const fragments *)lanes->of[8 * t + quarter])->b[high];
+        const unsigned second = ((const fragments *)lanes->of[8 * t + 4 + quarter])->b[high];
+        for (int half = 0; half < 2; half++) {
+            c[0] += ddp_mma_element(a0, half) * ddp_mma_element(first, half);
+            c[1] += ddp_mma_element(a0, half) * ddp_mma_element(second, half);
+            c[2] += ddp_mma_element(a1, half) * ddp_mma_element(first, half);
+            c[3] += ddp_mma_element(a1, half) * ddp_mma_element(second, half);
         }
+    }
     __syncwarp();
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The simulated product itself: D = epilogue(alpha op(A) op(B) + beta C) with float32 accumulation,
- * by the project's CPU product from a certain size on, on one thread: the same bits for the same
+ * by the project's CPU products from a certain size on, on one thread: the same bits for the same
  * call. */
 #include "config.h"
 
@@ -9,6 +9,7 @@
 
 #include "kernels/bf16.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm_plain.h"
 #include "tests/cudasim/device.h"
 #include "tests/cudasim/sim.h"
 
@@ -19,6 +20,9 @@
 
 /* Up to here a plain loop is as fast. */
 #define SMALL_PRODUCTS 4096
+/* Up to here the plain product ends before oneDNN would have made its kernels, which a process pays
+ * for with its first product. */
+#define PLAIN_PRODUCTS 4194304
 
 /* One matrix of a batch after transposition: element (i, j) at data + i * down + j * across. */
 struct operand {
@@ -85,6 +89,18 @@ static void touch(const struct blas_matrix *matrix, int64_t batch, bool writes)
     }
 }
 
+static void pack_column(float *to, const struct blas_matrix *matrix, const void *from,
+                        int32_t compute)
+{
+    const int64_t rows = matrix->rows, step = matrix->row_stride;
+    if (matrix->type == CUDA_R_16BF) /* which no compute type rounds */
+        for (int64_t i = 0; i < rows; i++)
+            to[i] = ddp_bf16_to_f32(((const uint16_t *)from)[i * step]);
+    else
+        for (int64_t i = 0; i < rows; i++)
+            to[i] = rounded(((const float *)from)[i * step], compute);
+}
+
 static bool prepare(struct operand *operand, const struct blas_matrix *matrix, int64_t batch,
                     bool transposed, int32_t compute)
 {
@@ -99,9 +115,8 @@ static bool prepare(struct operand *operand, const struct blas_matrix *matrix, i
         if (!operand->packed)
             return false;
         for (int64_t j = 0; j < matrix->columns; j++)
-            for (int64_t i = 0; i < matrix->rows; i++)
-                operand->packed[j * matrix->rows + i] =
-                    rounded(load(element(matrix, batch, i, j), matrix->type), compute);
+            pack_column(&operand->packed[j * matrix->rows], matrix, element(matrix, batch, 0, j),
+                        compute);
         operand->data = operand->packed;
         down = 1;
         across = matrix->rows;
@@ -148,6 +163,8 @@ static bool multiply_part(const struct blas_product *product, const struct opera
         .ldb = transpose_b ? line_stride(a->down, k) : line_stride(a->across, m),
         .ldc = m,
     };
+    if (k > 0 && m * n <= PLAIN_PRODUCTS / k)
+        return ddp_gemm_plain_tile(&gemm) == 0;
     return ddp_gemm_serial(&gemm) == DDP_OK;
 }
 

@@ -197,8 +197,9 @@ static uint64_t reduce(enum cudasim_warp kind, unsigned mask, const struct sim_t
 static void complete(const struct group *group, struct sim_thread *lanes)
 {
     bool shuffles = group->kind >= CUDASIM_SHUFFLE && group->kind <= CUDASIM_SHUFFLE_XOR;
-    uint64_t same =
-        group->kind == CUDASIM_SYNC || shuffles ? 0 : reduce(group->kind, group->arrived, lanes);
+    if (group->kind == CUDASIM_SYNC)
+        return;
+    uint64_t same = shuffles ? 0 : reduce(group->kind, group->arrived, lanes);
     for (int lane = 0; lane < SIM_WARP; lane++) {
         if (!(group->arrived >> lane & 1))
             continue;

@@ -110,7 +110,7 @@ void row_channels(ddp_comm *comm, ddp_job *job)
         NEED(ddp_channel_open(&q->channel, comm, q->from, q->to, q->bytes, q->slots) == DDP_OK);
         NEED((q->channel != NULL) == (rank == q->from || rank == q->to));
     }
-    for (int i = 0; i < (ranks_device ? 400 : 4000); i++) {
+    for (int i = 0; i < (ranks_device ? 400 : 1500); i++) {
         const int c = (int)(next_random(&state) % CHANNELS), event = (int)(next_random(&state) % 4);
         if (is_legal(&queues[c], event))
             play(&queues[c], c, event, rank);

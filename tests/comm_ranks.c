@@ -12,6 +12,7 @@
 #include "tests/runner.h"
 #include "tests/reference/reference.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -71,6 +72,10 @@ static void child(int rank, const struct machine *on, ranks_body *run)
     const int size = ddp_board_job_size(&on->board);
     ddp_job *job;
     ddp_comm *comm = NULL;
+#ifdef M_MMAP_THRESHOLD
+    mallopt(M_MMAP_THRESHOLD, 1 << 28); /* rows allocate and free all the time: pages stay */
+    mallopt(M_TRIM_THRESHOLD, 1 << 28);
+#endif
     set_number("RANK", rank);
     set_number("LOCAL_RANK", rank - ddp_board_first_rank(&on->board));
     set_number("WORLD_SIZE", size);

@@ -95,7 +95,8 @@ START_TEST(test_entropy)
 {
     for (size_t i = 0; i < ENTROPIES; i++) {
         random_seed(i);
-        check_entropy(entropies[i], _i);
+        if (pair_is_tried(i, _i))
+            check_entropy(entropies[i], _i);
     }
 }
 END_TEST

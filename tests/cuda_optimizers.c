@@ -334,7 +334,8 @@ START_TEST(test_mse)
     random_seed((uint64_t)_i);
     for (size_t i = 0; i < CUDA_SIZES; i++)
         check_mse(dtype, cuda_sizes[i], i % 4, _i % 2);
-    check_mse(dtype, 4194304 + 13, 0, _i % 2); /* parts of more than the least size */
+    if (_i % 3 == 0)
+        check_mse(dtype, 4194304 + 13, 0, _i % 2); /* parts of more than the least size */
 }
 END_TEST
 

@@ -91,6 +91,14 @@ static inline void pair_same(const char *what, const struct pair *pair, float *b
     free(before);
 }
 
+/* A quarter of the 32 ways for each shape: any two of the five bits take all values. Four shapes in
+ * turn have all ways. */
+static inline bool pair_is_tried(size_t shape, int way)
+{
+    const unsigned w = (unsigned)way, s = (unsigned)shape;
+    return ((w >> 3 ^ w >> 1 ^ w ^ s) & 1) == 0 && ((w >> 4 ^ w >> 2 ^ w ^ s >> 1) & 1) == 0;
+}
+
 /* 64-byte aligned memory that holds nothing; NULL for 0 bytes. */
 static inline void *scratch_of(size_t bytes)
 {

@@ -167,10 +167,10 @@ static const int64_t norms[][2] = {
 };
 #define NORMS (sizeof norms / sizeof *norms)
 
-/* Half of the ways for each shape, neighbours the other half: any four bits take all values. */
+/* Of many rows four ways do. */
 static bool is_tried(size_t shape, int way)
 {
-    return ((size_t)__builtin_popcount((unsigned)way) + shape) % 2 == 0;
+    return pair_is_tried(shape, way) && (norms[shape][0] < 8000 || !(way & 1) == !(way & 2));
 }
 
 struct norm_case {

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GEN_CONTEXT = 24, GEN_VOCABULARY = 61, GEN_LENGTH = 70, GEN_SAMPLES = 6 };
+enum { GEN_CONTEXT = 24, GEN_VOCABULARY = 61, GEN_LENGTH = 44, GEN_SAMPLES = 6 };
 
 struct generation {
     ddp_device *cpu, *device;

@@ -442,17 +442,23 @@ static inline int pieces_of(const ddp_graph *graph, const int *cuts, int cut_cou
 }
 
 /* Two pieces, with every cut. */
-static inline void compare_every_cut(const struct subject *subject, const struct way *way)
+static inline void compare_cuts(const struct subject *subject, const struct way *way, int first,
+                                int step)
 {
     ddp_graph *graph = build_subject(subject, way);
     struct result whole = run_whole(subject, way, graph);
     struct piece pieces[MOST_PIECES];
-    for (int cut = 1; cut < ddp_graph_network_count(graph); cut++) {
+    for (int cut = first; cut < ddp_graph_network_count(graph); cut += step) {
         const int count = pieces_of(graph, &cut, 1, pieces);
         compare_pieces(subject, way, graph, &whole, pieces, count);
     }
     free(whole.bytes);
     ddp_graph_destroy(graph);
+}
+
+static inline void compare_every_cut(const struct subject *subject, const struct way *way)
+{
+    compare_cuts(subject, way, 1, 1);
 }
 
 /* `count` pieces at random cuts. */

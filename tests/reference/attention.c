@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Causal attention in double precision, with all scores made again wherever one is needed; see
- * attention.h. */
+ * Causal attention in double precision, one query's scores at a time; see attention.h. */
 #include "config.h"
 
 #include "tests/reference/reference.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* Where query head h of sample b lies, and how far its rows are apart. */
 struct head {
@@ -57,27 +57,31 @@ static double score(const struct head *head, const float *q, const float *k, int
            sqrt((double)head->size);
 }
 
+/* `p` has room for a number a position. */
 static void reference_row(const struct ddp_attention_forward *args, const struct head *head,
-                          int64_t t)
+                          int64_t t, double *p)
 {
     const float *q = (const float *)args->q + head->q, *k = (const float *)args->k + head->k;
     const float *v = (const float *)args->v + head->v;
     float *y = (float *)args->y + head->y + t * head->y_stride;
     double max = -INFINITY, sum = 0;
     for (int64_t s = 0; s <= t; s++)
-        if (sees(head, t, s))
-            max = fmax(max, score(head, q, k, t, s));
+        if (sees(head, t, s)) {
+            p[s] = score(head, q, k, t, s);
+            max = fmax(max, p[s]);
+        }
     for (int64_t s = 0; s <= t; s++)
-        if (sees(head, t, s))
-            sum += exp(score(head, q, k, t, s) - max);
+        if (sees(head, t, s)) {
+            p[s] = exp(p[s] - max);
+            sum += p[s];
+        }
     if (args->lse)
         args->lse[head->lse + t] = (float)(max + log(sum));
     for (int64_t j = 0; j < head->size; j++) {
         double value = 0;
         for (int64_t s = 0; s <= t; s++)
             if (sees(head, t, s))
-                value +=
-                    exp(score(head, q, k, t, s) - max) / sum * (double)v[s * head->v_stride + j];
+                value += p[s] / sum * (double)v[s * head->v_stride + j];
         y[j] = (float)value;
     }
 }
@@ -89,11 +93,15 @@ enum ddp_status ddp_attention_forward_reference(const struct ddp_attention_forwa
     enum ddp_status status = ddp_attention_check_forward(args);
     if (status || args->shape.head_size == 0)
         return status;
+    double *p = malloc((size_t)(args->shape.length + 1) * sizeof *p);
+    if (!p)
+        return DDP_ERR_MEMORY;
     for (int64_t i = 0; i < args->shape.batch * args->shape.heads; i++) {
         const struct head head = head_of(&args->shape, i);
         for (int64_t t = 0; t < args->shape.length; t++)
-            reference_row(args, &head, t);
+            reference_row(args, &head, t, p);
     }
+    free(p);
     return DDP_OK;
 }
 
@@ -154,9 +162,10 @@ enum ddp_status ddp_attention_backward_reference(const struct ddp_attention_back
     return DDP_OK;
 }
 
-/* y of query head h of sample b, new position t, from the keys and values in its cache. */
+/* y of query head h of sample b, new position t, from the keys and values in its cache; `p` has
+ * room for a number a position. */
 static void reference_cached(const struct ddp_attention_cached *args, int64_t b, int64_t h,
-                             int64_t t)
+                             int64_t t, double *p)
 {
     const struct ddp_attention_shape *s = &args->shape;
     const int64_t d = s->head_size, row = b * s->length + t, at = args->past + t;
@@ -166,15 +175,18 @@ static void reference_cached(const struct ddp_attention_cached *args, int64_t b,
         args->cache + b * args->cache_stride + h * s->kv_heads / s->heads * args->capacity * d;
     const float *values = keys + args->capacity * s->kv_heads * d;
     double max = -INFINITY, sum = 0;
-    for (int64_t i = first; i <= at; i++)
-        max = fmax(max, dot(q, keys + i * d, d) / sqrt((double)d));
-    for (int64_t i = first; i <= at; i++)
-        sum += exp(dot(q, keys + i * d, d) / sqrt((double)d) - max);
+    for (int64_t i = first; i <= at; i++) {
+        p[i] = dot(q, keys + i * d, d) / sqrt((double)d);
+        max = fmax(max, p[i]);
+    }
+    for (int64_t i = first; i <= at; i++) {
+        p[i] = exp(p[i] - max);
+        sum += p[i];
+    }
     for (int64_t j = 0; j < d; j++) {
         double value = 0;
         for (int64_t i = first; i <= at; i++)
-            value += exp(dot(q, keys + i * d, d) / sqrt((double)d) - max) / sum *
-                     (double)values[i * d + j];
+            value += p[i] / sum * (double)values[i * d + j];
         args->y[(row * s->heads + h) * d + j] = (float)value;
     }
 }
@@ -195,9 +207,13 @@ enum ddp_status ddp_attention_cached_reference(const struct ddp_attention_cached
             to[0] = args->k[row * s->k_stride + i];
             to[c * args->capacity] = args->v[row * s->v_stride + i];
         }
+    double *p = malloc((size_t)(args->past + s->length) * sizeof *p);
+    if (!p)
+        return DDP_ERR_MEMORY;
     for (int64_t b = 0; b < s->batch; b++)
         for (int64_t h = 0; h < s->heads; h++)
             for (int64_t t = 0; t < s->length; t++)
-                reference_cached(args, b, h, t);
+                reference_cached(args, b, h, t, p);
+    free(p);
     return DDP_OK;
 }

@@ -35,9 +35,9 @@ static void combine(enum ddp_dtype dtype, enum ddp_redop op, const void *a, cons
 }
 
 /* One element over sources [low, high), as the formula in reduce.h says it. */
-static void reduce_element(const struct ddp_reduce *args, int64_t i, int low, int high, void *out)
+static void reduce_element(const struct ddp_reduce *args, size_t size, int64_t i, int low, int high,
+                           void *out)
 {
-    const size_t size = ddp_dtype_bytes(args->dtype);
     if (high - low == 1) {
         memcpy(out, (const char *)args->sources[low] + (size_t)i * size, size);
         return;
@@ -46,8 +46,8 @@ static void reduce_element(const struct ddp_reduce *args, int64_t i, int low, in
     while (half * 2 < high - low)
         half *= 2;
     char left[8], right[8];
-    reduce_element(args, i, low, low + half, left);
-    reduce_element(args, i, low + half, high, right);
+    reduce_element(args, size, i, low, low + half, left);
+    reduce_element(args, size, i, low + half, high, right);
     combine(args->dtype, args->op, left, right, out);
 }
 
@@ -59,7 +59,7 @@ enum ddp_status ddp_reduce_reference(const struct ddp_reduce *args)
     const size_t size = ddp_dtype_bytes(args->dtype);
     for (int64_t i = 0; i < args->count; i++) {
         char value[8];
-        reduce_element(args, i, 0, args->source_count, value);
+        reduce_element(args, size, i, 0, args->source_count, value);
         for (int d = 0; d < args->destination_count; d++)
             memcpy((char *)args->destinations[d] + (size_t)i * size, value, size);
     }

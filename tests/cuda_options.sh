@@ -9,7 +9,7 @@ gpus 2
 make_data
 modes="accum ddp dp"
 replicas 2
-head -c 300 "$work/text" >"$work/val"
+head -c 100 "$work/text" >"$work/val"
 printf '{"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 16, "vocab_size": 256, %s}\n' \
     '"embd_pdrop": 0.1, "attn_pdrop": 0.1, "resid_pdrop": 0.1' >"$work/config.json"
 
@@ -46,7 +46,7 @@ works "images" $images --dtype bf16 --shuffle --drop-last --steps 10 --optimizer
     --warmup-steps 2 --checkpoint "$work/dir" --checkpoint-every 3 --keep 1 --eval --log-every 1 --nan skip \
     --log "$work/log" $board --trace "$work/trace" --trace-steps 2-5 --verbose
 works "images, milestones" $images --no-shuffle --global-batch 8 --epochs 2 --lr 0.01 --schedule step --lr-milestones 1 --nan warn --quiet
-works "convolutions" --model cnn --data "$work/images" --batch-size 1 --steps 2 --lr 0.001
+works "convolutions" --model cnn --data "$work/images" --batch-size 1 --steps 2 --lr 0.001 --no-eval
 "$top/image_tool" "$work/pictures" 2 6 0 3 1 || exit 99
 works "pictures" --model cnn --data "$work/pictures" --image-size 8 --val-split 4 --eval-every 2 --eval-steps 1 --batch-size 2 \
     --steps 3 --lr 0.001 --quiet
@@ -84,7 +84,7 @@ expect "text that does not stop" 0 '^line 7' "$trainer" "$@" --temperature 0 --s
 cmp -s "$work/out" "$work/said" || fail "--stop: $(cat "$work/out"), not $(cat "$work/said")"
 
 # Checkpoints of one mode, resumed in the next; SIGTERM in between.
-set -- $images --steps 6 --quiet --optimizer adamw --schedule constant
+set -- $images --steps 6 --quiet --no-eval --optimizer adamw --schedule constant
 run accum "$@" --save "$work/first" || fail "uninterrupted: $(cat "$work/out")"
 before=accum
 for mode in ddp dp accum; do
@@ -99,7 +99,7 @@ done
 for mode in $modes; do
     count=$((count + 1))
     rm -rf "$work/dir" "$work/f"
-    set -- $images --quiet --schedule cosine --checkpoint "$work/dir" --checkpoint-every 2 --keep 0
+    set -- $images --quiet --no-eval --schedule cosine --checkpoint "$work/dir" --checkpoint-every 2 --keep 0
     run accum "$@" --steps 3 || fail "3 steps: $(cat "$work/out")"
     run $mode "$@" --steps 6 --resume --extend --save "$work/longer" || fail "--extend, $mode: $(cat "$work/out")"
     rm -r "$work/dir/step-00000006"
@@ -109,7 +109,7 @@ done
 for mode in $modes; do
     count=$((count + 1))
     rm -rf "$work/dir" "$work/log" "$work/f"
-    set -- $images --quiet --optimizer adamw --schedule constant
+    set -- $images --quiet --no-eval --optimizer adamw --schedule constant
     run $mode "$@" --steps 100000000 --checkpoint "$work/dir" --checkpoint-every 100000000 --log "$work/log" --log-every 1 &
     job=$!
     tries=0
@@ -165,7 +165,7 @@ ddp() {
     shift
     count=$((count + 1))
     rm -f "$work/f"
-    run ddp $images --steps 6 --quiet --optimizer adamw --schedule constant "$@" --save "$work/f" ||
+    run ddp $images --steps 6 --quiet --no-eval --optimizer adamw --schedule constant "$@" --save "$work/f" ||
         fail "$name: $(cat "$work/out")"
 }
 for options in "" "--zero 0" "--zero 1 --bucket-mb 0.001" "--distributed"; do

@@ -51,15 +51,17 @@ alike() {
 }
 for dtype in fp32 bf16; do
     told=
-    set -- --device cuda $gpt2 --steps 2 --global-batch 4 --batch-size 2 --sample-every 2 --sample-length 10 --prompt line --no-eval --dtype $dtype
+    set -- --device cuda $gpt2 --steps 2 --global-batch 4 --batch-size 2 --sample-every 2 --sample-length 10 \
+        --prompt line --no-eval --dtype $dtype
     for start in "$trainer" "$ddprun -n 2 $share trainer --mode pipeline" "$trainer --stages 2"; do
         alike "text $dtype: $start" '^line.*' 0 $start "$@"
     done
     told=
     set -- --device cuda --hidden 24,12 --data "$work/images" --batch-size 4 --global-batch 16 --lr 1e6 --schedule constant --no-eval \
         --steps 40 --dtype $dtype
-    for start in "$trainer" "$ddprun -n 2 $share trainer --mode pipeline" "$trainer --stages 2"; do
-        [ "$dtype $start" != "bf16 $ddprun -n 2 $share trainer --mode pipeline" ] || start="$ddprun -n 4 $share trainer --stages 2"
+    workers="$ddprun -n 2 $share trainer --mode pipeline"
+    [ $dtype = fp32 ] || workers="$ddprun -n 4 $share trainer --stages 2"
+    for start in "$trainer" "$workers" "$trainer --stages 2"; do
         alike "not finite $dtype: $start" 'the loss is .* shard [0-9]*' 10 $start "$@"
     done
 done

@@ -15,7 +15,8 @@ model() {
     set -- --device cuda --batch-size 1 --global-batch 8 --steps 3 --seed 3 --no-eval --quiet "$@"
     first=
     same "$model: 1 worker x 8" "$trainer" "$@"
-    same "$model: $workers workers, recomputed" "$ddprun" -n "$workers" $share trainer "$@" --bucket-mb 0.02 --zero 1 --recompute
+    same "$model: $workers workers, recomputed" "$ddprun" -n "$workers" $share trainer "$@" --bucket-mb 0.02 --zero 1 \
+        --recompute
     replicas 4
     same "$model: dp, 4 replicas x 2" "$trainer" $dp "$@"
 }
@@ -25,7 +26,8 @@ gpt2="--model gpt2 --data $work/text --seq-len 8 --layers 1 --heads 2 --channels
 images="--data $work/images --batch-size 2 --global-batch 16 --steps 2"
 model "mlp fp32" 8 $mlp --nesterov --weight-decay 1e-2
 model "mlp bf16, adamw, clipped" 2 $mlp --dtype bf16 --optimizer adamw --clip-grad-norm 0.1 --weight-decay 0.1
-model "mlp fp32, a part cut off, normalized" 4 --data "$here/tests/golden/npy/names-sklearn.npz" --val-split 1 --normalize --hidden 9
+model "mlp fp32, a part cut off, normalized" 4 --val-split 1 --normalize --hidden 9 \
+    --data "$here/tests/golden/npy/names-sklearn.npz"
 model "gpt2 fp32" 2 $gpt2 --layers 2 --dropout 0.1
 model "gpt2 bf16, a padded vocabulary" 4 $gpt2 --vocab-size 1030 --dropout 0.1 --dtype bf16
 model "cnn fp32" 4 --model cnn $images
@@ -37,7 +39,8 @@ for types in "f32 fp32" "bf16 fp32" "f32 bf16" "bf16 bf16"; do
     export FROZEN="${types% *}"
     dtype=${types#* }
     first=
-    set -- --device cuda --data "$work/text" --seq-len 8 --batch-size 1 --global-batch 8 --steps 3 --seed 3 --quiet --no-eval --dtype "$dtype"
+    set -- --device cuda --data "$work/text" --seq-len 8 --batch-size 1 --global-batch 8 --steps 3 --seed 3 --quiet \
+        --no-eval --dtype "$dtype"
     same "$FROZEN frozen, $dtype: 1 worker x 8" "$top/frozen_client" "$@"
     if [ "$types" = "f32 fp32" ] || [ "$types" = "bf16 bf16" ]; then
         same "$FROZEN frozen, $dtype: 2 workers x 4, zero" "$ddprun" -n 2 $share "$top/frozen_client" "$@" --zero 1
@@ -45,7 +48,8 @@ for types in "f32 fp32" "bf16 fp32" "f32 bf16" "bf16 bf16"; do
         same "$FROZEN frozen, $dtype: dp, 4 replicas x 2" "$top/frozen_client" $dp "$@"
     else
         same "$FROZEN frozen, $dtype: 4 workers x 2" "$ddprun" -n 4 $share "$top/frozen_client" "$@"
-        same "$FROZEN frozen, $dtype: a pipeline" "$ddprun" -n 2 $share "$top/frozen_client" "$@" --mode pipeline --stages 2 --lanes 8
+        same "$FROZEN frozen, $dtype: a pipeline" "$ddprun" -n 2 $share "$top/frozen_client" "$@" --mode pipeline --stages 2 \
+            --lanes 8
     fi
 done
 unset FROZEN
@@ -67,7 +71,8 @@ expect "own data: predict" 0 'predictions of 20' "$top/own_data_tool" numbers --
 # where no more memory can be locked.
 for lanes in 1 4; do
     first=
-    set -- --device cuda $gpt2 --dropout 0.1 --batch-size 1 --global-batch 12 --steps 2 --seed 3 --no-eval --quiet --lanes $lanes
+    set -- --device cuda $gpt2 --dropout 0.1 --batch-size 1 --global-batch 12 --steps 2 --seed 3 --no-eval --quiet \
+        --lanes $lanes
     same "$lanes lanes: 1 worker x 12" "$trainer" "$@"
     same "$lanes lanes: one by one" env DDP_CUDA_GRAPHS=0 "$trainer" "$@"
     [ $simulated = no ] || same "$lanes lanes: eager streams" env DDP_CUDASIM_STREAMS=eager "$trainer" "$@"
@@ -115,8 +120,8 @@ same "update: dp, 2 replicas on 1 GPU" "$trainer" "$@" --mode dp --devices 0,0
 # In bf16 workers collect most weights as they are read, and the others when somebody wants them: a checkpoint, the end.
 [ $simulated = no ] || gpus 4
 head -c 150 "$work/text" >"$work/short"
-split_gpt2="--device cuda --model gpt2 --data $work/text --val $work/short --seq-len 8 --layers 2 --heads 2 --channels 32 --dropout 0.1
-    --batch-size 1 --global-batch 4 --steps 4 --seed 3 --quiet --clip-grad-norm 0.5 --optimizer adamw"
+split_gpt2="--device cuda --model gpt2 --data $work/text --val $work/short --seq-len 8 --layers 2 --heads 2 --channels 32
+    --dropout 0.1 --batch-size 1 --global-batch 4 --steps 4 --seed 3 --quiet --clip-grad-norm 0.5 --optimizer adamw"
 for dtype in fp32 bf16; do
     first=
     set -- $split_gpt2 --dtype $dtype
@@ -124,7 +129,8 @@ for dtype in fp32 bf16; do
     [ $dtype = fp32 ] && looks=$two plain=$four || looks=$four plain=$two
     same "$dtype: 1 worker" "$trainer" "$@" --no-eval
     rm -rf "$work/zero"
-    same "$dtype, zero 1, evaluated: $looks" "$ddprun" $looks 1 --eval-every 1 --checkpoint "$work/zero" --checkpoint-every 1 --keep 0
+    same "$dtype, zero 1, evaluated: $looks" "$ddprun" $looks 1 --eval-every 1 --checkpoint "$work/zero" \
+        --checkpoint-every 1 --keep 0
     same "$dtype, zero 1: $plain" "$ddprun" $plain 1 --no-eval
     same "$dtype, zero 1, resumed: $plain" "$ddprun" $plain 1 --no-eval --resume-from "$work/zero/step-00000002"
     same "$dtype, zero 0, resumed: $looks" "$ddprun" $looks 0 --no-eval --resume-from "$work/zero/step-00000003"
@@ -135,18 +141,26 @@ sed -n 's/.*"name":"all-gather".*"pid":0.*"bytes":\([0-9]*\).*/\1/p' "$work/trac
 [ "$(wc -l <"$work/moved")" = 1 ] && [ "$(cat "$work/moved")" -lt $((34048 * 3)) ] || fail "traced: all-gathers of $(cat "$work/moved")"
 
 # Local steps: evaluated and resumed in between, on GPUs of their own and on one; the CPU and --fast end near.
-set -- --device cuda --model resnet --size 20 --data "$work/images" --batch-size 2 --acc-steps 1 --steps 7 --seed 3 --quiet --lr 1e-4 \
-    --schedule constant --sync-every 3 --local-from 2 --outer-lr 0.7 --outer-momentum 0.9
+set -- --device cuda --model resnet --size 20 --data "$work/images" --batch-size 2 --steps 7 --seed 3 --quiet \
+    --lr 1e-4 --schedule constant --sync-every 3 --local-from 2 --outer-lr 0.7 --outer-momentum 0.9
 first=
 same "local steps" "$ddprun" -n 2 $share trainer "$@" --no-eval
-same "local steps, evaluated" "$ddprun" -n 2 $share trainer "$@" --eval-every 3 --eval-steps 1 --checkpoint "$work/local" --checkpoint-every 4 --keep 0
+same "local steps, evaluated" "$ddprun" -n 2 $share trainer "$@" --eval-every 3 --eval-steps 1 \
+    --checkpoint "$work/local" --checkpoint-every 4 --keep 0
 same "local steps, resumed" "$ddprun" -n 2 $share trainer "$@" --no-eval --resume-from "$work/local/step-00000004"
 same "local steps, on 1 GPU" "$ddprun" -n 2 trainer "$@" --devices 0,0 --no-eval
-for other in "--device cpu" --fast; do
-    count=$((count + 1))
-    "$ddprun" -n 2 $share trainer "$@" --no-eval $other --save "$work/f" >"$work/out" 2>&1 || fail "local steps, $other: $(cat "$work/out")"
-    weights_near "$work/f" "$work/first" 1e-3 || fail "local steps, $other: ends elsewhere"
-done
+count=$((count + 1))
+"$ddprun" -n 2 $share trainer "$@" --no-eval --device cpu --save "$work/f" >"$work/out" 2>&1 ||
+    fail "local steps, CPU: $(cat "$work/out")"
+weights_near "$work/f" "$work/first" 1e-3 || fail "local steps: the CPU ends elsewhere"
+first=
+set -- --device cuda $mlp --batch-size 2 --acc-steps 2 --steps 7 --seed 3 --quiet --schedule constant \
+    --sync-every 3 --local-from 2 --no-eval
+same "local steps of an mlp" "$ddprun" -n 2 $share trainer "$@"
+count=$((count + 1))
+"$ddprun" -n 2 $share trainer "$@" --fast --save "$work/f" >"$work/out" 2>&1 ||
+    fail "local steps, --fast: $(cat "$work/out")"
+weights_near "$work/f" "$work/first" 1e-3 || fail "local steps: --fast ends elsewhere"
 
 # A padded vocabulary ends near that of the CPU, which pads none; without eps, zeros would not stay zero.
 set -- $gpt2 --vocab-size 1030 --batch-size 2 --global-batch 8 --steps 8 --seed 3 --no-eval --quiet --optimizer adamw \

@@ -6,6 +6,7 @@
 #define DDP_TESTS_CUDA_TEST_H
 
 #include "device/device.h"
+#include "kernels/kernels.h"
 #include "tests/runner.h"
 
 #include <stdio.h>
@@ -41,6 +42,8 @@ static inline void cuda_test_begin(void)
                 status);
         exit(TEST_HARD);
     }
+    if (ddp_kernels_cpu.prepare() != DDP_OK) /* once: forked tests have it then */
+        exit(TEST_HARD);
 }
 
 #endif

@@ -138,7 +138,7 @@ for options in "--model resnet" "--model gpt2 --size d2" "--model cnn --mode dp 
 done
 
 # A run that is refused names a batch that is not.
-tall="--model gpt2 --data $text --seq-len 16 --channels 64 --heads 2 --layers 300 --device cpu --no-eval"
+tall="--model gpt2 --data $text --seq-len 16 --channels 512 --heads 2 --layers 40 --device cpu --no-eval"
 if "$trainer" $tall --plan --batch-size 5000 | grep -q 'DOES NOT FIT'; then
     expect "refused" 5 'error: out of memory: 1 worker .* use --batch-size [0-9]* ' "$trainer" $tall --batch-size 5000
     batch=$(sed -n 's/.* use --batch-size \([0-9]*\) .*/\1/p' "$work/out")

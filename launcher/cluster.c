@@ -10,7 +10,7 @@
  *                  answers HELD with the last step that one has passed; STOP_STEP names the next
  *   ABORT          a rank's abort word, for all boards
  *   SIGNAL         of one ddprun, for the workers of all
- *   FAILED         what failed on a node, at once; node 0 keeps the first that is no victim
+ *   FAILED         what failed on a node, at once; node 0 keeps the first that is not a victim
  *   DONE           all workers of a node have ended; node 0 sends END when all nodes have said so
  *   END            from node 0 to all, once an attempt: exit code, text, whether RESTART follows
  *   RESTART        a node is ready for the next attempt; node 0 starts it when all are

@@ -251,7 +251,7 @@ bool proof_check(const struct proof *proof, const char *role, const void *said, 
         if (given_bytes > 0 && given[given_bytes - 1] == 0)
             return munge_check(proof->munge, (const char *)given, data, length, secret,
                                PROOF_SECRET_BYTES, why, PROOF_WHY);
-        snprintf(why, PROOF_WHY, "what it sent is no MUNGE credential");
+        snprintf(why, PROOF_WHY, "what it sent is not a MUNGE credential");
         return false;
     }
     make_own(proof, role, said, said_bytes, own);

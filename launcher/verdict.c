@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * How an attempt over several nodes ends: nodes report, node 0 decides, all do the same. The first
- * report that is no victim's counts; a report is sent as soon as a worker has ended, and waits on
+ * report of a node that is not a victim counts; it is sent as soon as a worker has ended, and waits on
  * node 0 for the time that one machine gives to see whether others fail alike. */
 #include "config.h"
 

@@ -37,7 +37,7 @@ struct trace_exposed {
     double steps, communication, waiting; /* the last two are parts of the first */
 };
 
-/* DDP_ERR_IO names the file; DDP_ERR_FORMAT: it is no such trace, or no step is in it;
+/* DDP_ERR_IO names the file; DDP_ERR_FORMAT: not such a trace, or it has no step;
  * DDP_ERR_MEMORY. trace [out] freed with trace_free(), also after a failure. */
 enum ddp_status trace_read(struct trace *trace, const char *path);
 enum ddp_status trace_parse(struct trace *trace, const char *name, const char *text, size_t bytes);

@@ -231,7 +231,7 @@ static void check_credentials(void)
     ck_assert(!proof_check(&proof, "rolf", "text", 4, second, second_bytes, secret, why));
     /* What is none. */
     ck_assert(!proof_check(&proof, "role", "text", 4, second, second_bytes - 1, secret, why));
-    ck_assert_str_eq(why, "what it sent is no MUNGE credential");
+    ck_assert_str_eq(why, "what it sent is not a MUNGE credential");
     ck_assert(!proof_check(&proof, "role", "text", 4, (const unsigned char *)"x", 2, secret, why));
     ck_assert_msg(strncmp(why, "MUNGE says: ", 12) == 0, "%s", why);
     proof_close(&proof);

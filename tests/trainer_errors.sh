@@ -252,7 +252,7 @@ partial_sums 512 10 "$ddprun" -n 2 trainer
 
 # Options of earlier versions say what takes their place.
 while read -r option instead; do
-    expect "$option" 2 "error: $option is no option any more: .*$instead" $t $one "$option"
+    expect "$option" 2 "error: $option was removed: .*$instead" $t $one "$option"
 done <<'END'
 --merge use --export PATH,merge
 --export-dtype use --export PATH,dtype=bf16

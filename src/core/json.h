@@ -33,7 +33,7 @@ char *ddp_json_text(const json_t *json, size_t flags);
  * readers end, a text of its digits. */
 json_t *ddp_json_uint64(uint64_t value);
 
-/* The reverse; false when it is no such number. */
+/* The reverse; false when it is not such a number. */
 bool ddp_json_read_uint64(const json_t *json, uint64_t *value);
 
 #endif

@@ -66,7 +66,7 @@ static bool takes_value(const struct ddp_option *row)
     return row->type != DDP_OPTION_FLAG && !(row->type == DDP_OPTION_CUSTOM && !row->argument);
 }
 
-/* The only message for what is no option. */
+/* The only message for an unknown option. */
 static enum ddp_status unknown(const struct ddp_option *table, const char *dashes, const char *text,
                                size_t length)
 {
@@ -221,8 +221,7 @@ static enum ddp_status apply(struct parse *parse, const struct ddp_option *row, 
     char shown[256];
     const bool wanted = takes_value(row);
     if (row->gone)
-        return ddp_fail(DDP_ERR_INVALID, "%.*s is no option any more: %s", name_length, name,
-                        row->gone);
+        return ddp_fail(DDP_ERR_INVALID, "%.*s was removed: %s", name_length, name, row->gone);
     if (!wanted && value)
         return ddp_fail(DDP_ERR_INVALID, "%.*s: takes no value", name_length, name);
     if (wanted && !value && parse->next < parse->argc)

@@ -383,7 +383,7 @@ enum ddp_status ddp_cuda_arrive(void *state, int slot)
     if (ddp_cuda_refuse(gpu))
         return DDP_ERR_UNSUPPORTED;
     ddp_cuda_use(gpu);
-    /* An event that was never recorded is no reason to wait. */
+    /* Nothing to wait for at an event that was never recorded. */
     cudaError_t error = cudaStreamWaitEvent(gpu->cuda.stream, gpu->slots[slot].filled, 0);
     return error == cudaSuccess ? DDP_OK : ddp_cuda_failed(error, "copying to the GPU");
 }

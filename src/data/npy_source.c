@@ -48,7 +48,7 @@ static const char *const label_words[] = {"y",       "labels", "label", "targets
 static const char *const train_words[] = {"train", "training", NULL};
 static const char *const test_words[] = {"test", "val", "valid", "validation", NULL};
 
-/* "X_train.npy" becomes "xtrain"; false: this is no array's name, or a long one. */
+/* "X_train.npy" becomes "xtrain"; false: not the name of an array, or too long. */
 static bool plain_name(char plain[32], const char *member)
 {
     const size_t length = strlen(member);

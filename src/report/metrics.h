@@ -73,7 +73,7 @@ struct ddp_train_totals {
 /* What an evaluation finds. */
 struct ddp_train_scores {
     int64_t samples;
-    double accuracy; /* share of correct predictions, 0 .. 1; NaN: labels are no classes */
+    double accuracy; /* share of correct predictions, 0 .. 1; NaN: the labels are not classes */
     double loss;     /* mean over all predictions, of classes in nats */
     /* Of a language model: exp(loss), and bits for each byte of the text if it is known how many
      * bytes its tokens stand for. */

@@ -35,7 +35,7 @@ struct ddp_train_evaluator_setup {
      * stage. */
     ddp_train_visit *visit;
     void *visit_arg;
-    int64_t outputs; /* what the model gives of a sample, if that is no classes; 0: one of each */
+    int64_t outputs; /* numbers for a sample, if its label is not a class; 0: one for each class */
     bool confusion;  /* count which class is taken for which, where they are not too many */
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `trainer info`: what a directory of Hugging Face holds, and what training it would need. */
+ * `trainer info`: what a Hugging Face directory holds, and what training it would need. */
 #ifndef DDP_TRAIN_INFO_H
 #define DDP_TRAIN_INFO_H
 

@@ -235,7 +235,7 @@ static void take_lanes(struct ddp_run *run)
     struct ddp_checkpoint_facts *saved = &run->resumed.state.facts;
     struct ddp_train_plan *plan = &run->planned.plan;
     int64_t lanes = plan->global_shards;
-    /* What is no such number is that of other shards, which is a difference too. */
+    /* Anything else comes from another number of shards, which differs as well. */
     if (!ddp_parse_int64(ddp_checkpoint_fact_value(saved, LANES), 1, lanes, &lanes))
         ddp_checkpoint_fact_add(saved, LANES, "%" PRId64, lanes);
     if (ddp_train_given(run->planned.options, "lanes"))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A directory of Hugging Face is written: the config, the files that are copied, and the weights,
+ * Writes a Hugging Face directory: the config, the files that are copied, and the weights,
  * which are converted piece by piece while they are written. */
 #include "config.h"
 

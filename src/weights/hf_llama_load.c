@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The weights of a directory of Hugging Face: checked against the config, and read piece by piece
+ * The weights of a Hugging Face directory: checked against the config, and read piece by piece
  * into the memory of parameters. */
 #include "config.h"
 

@@ -382,7 +382,8 @@ static void silent_body(ddp_comm *comm, ddp_job *job)
 START_TEST(silent_rank_has_sent)
 {
     ranks_prepare = small_sockets;
-    run_nodes(2, 1, silent_body, -1);
+    for (int i = 0; i < 3; i++) /* how much the sockets take at once varies */
+        run_nodes(2, 1, silent_body, -1);
 }
 END_TEST
 

@@ -267,7 +267,7 @@ struct sim_fibre *sim_fibre_create(size_t stack_bytes, void (*body)(void *), voi
     if (!fibre || memory == MAP_FAILED || mprotect(memory, page, PROT_NONE) != 0)
         sim_report("no memory for the stack of a fibre: %s", strerror(errno));
     fibre->stack = memory + page;
-    /* Stacks that end at the same place of a page would all meet in the same few lines of a cache. */
+    /* Stacks that end at the same place in a page would share a few lines of a cache. */
     static atomic_uint made;
     fibre->stack_bytes = bytes - (size_t)(atomic_fetch_add(&made, 1) * 11 % 32 * 128);
     fibre->body = body;

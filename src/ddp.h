@@ -9,7 +9,7 @@
  *   - Outputs are written on success only.
  *   - "Collective" functions must be called by every rank, in the same order; all others are local.
  *   - Sizes named *_count are elements, *_bytes bytes, *_ms milliseconds (-1: no limit).
- *   - Objects are created and destroyed by their own functions; destroy functions take NULL.
+ *   - Objects are created and destroyed by their own functions; destroy functions accept NULL.
  *   - No object may be used by two threads at a time, unless its comment says so.
  */
 #ifndef DDP_H
@@ -71,7 +71,7 @@ typedef struct ddp_job ddp_job;
  * WORLD_SIZE, LOCAL_RANK). Without a launcher the job is a world of one.
  *   job [out]  freed with ddp_job_close()
  * DDP_ERR_INVALID: the environment contradicts itself; DDP_ERR_UNSUPPORTED: RANK and WORLD_SIZE > 1
- * come from a launcher that gives no board; DDP_ERR_SYSTEM, DDP_ERR_MEMORY. */
+ * come from a launcher that provides no board; DDP_ERR_SYSTEM, DDP_ERR_MEMORY. */
 DDP_API enum ddp_status ddp_job_open(ddp_job **job);
 DDP_API void ddp_job_close(ddp_job *job);
 
@@ -135,7 +135,7 @@ enum ddp_dtype {
 };
 
 enum ddp_redop {
-    DDP_SUM = 0, /* floating sums are taken in one fixed binary tree over the ranks: the same bits
+    DDP_SUM = 0, /* floating-point sums use one fixed binary tree over the ranks: the same bits
                     every time */
     DDP_MIN = 1,
     DDP_MAX = 2,
@@ -157,7 +157,7 @@ DDP_API const char *ddp_comm_backend(const ddp_comm *comm);
 /* Every wait of this communicator gives up after this time (default: -1, no limit). */
 DDP_API void ddp_comm_set_timeout(ddp_comm *comm, int timeout_ms);
 
-/* Registered memory: zeroed, page-aligned, which peers can reach without a copy. Collective, with
+/* Registered memory: zeroed, page-aligned, and reachable by peers without a copy. Collective, with
  * the same size on all ranks (DDP_ERR_MISMATCH otherwise). DDP_ERR_MEMORY says what was needed and
  * what is available. ddp_comm_free() is collective too; memory that is left is freed with the
  * communicator. */
@@ -183,7 +183,7 @@ DDP_API enum ddp_status ddp_comm_barrier(ddp_comm *comm);
 
 /* All-reduce that overlaps with computing: start() returns at once, progress() does what can be
  * done without waiting, finish() waits until every started all-reduce is complete. The buffer must
- * be registered and is not touched between start and finish. Started in the same order on all
+ * be registered, and must not be touched between start and finish. Started in the same order on all
  * ranks; no other collective in between. */
 DDP_API enum ddp_status ddp_comm_allreduce_start(ddp_comm *comm, void *buffer, size_t count,
                                                  enum ddp_dtype dtype, enum ddp_redop op);
@@ -193,9 +193,9 @@ DDP_API enum ddp_status ddp_comm_finish(ddp_comm *comm);
 /* --- Models ----------------------------------------------------------------------------------- */
 
 /* A model is a list of operations on tensors, built once for a shard of fixed shape: building order
- * is execution order, and backward runs it in reverse. Builders return NULL once one has failed,
- * and accept NULL then; ddp_graph_finish() returns the first error, so a model is a page of
- * straight code. Tensors belong to their graph. */
+ * is execution order, and backward runs it in reverse. Once a builder has failed, all return NULL
+ * and accept NULL; ddp_graph_finish() returns the first error, so a model is a page of
+ * straight-line code. Tensors belong to their graph. */
 typedef struct ddp_graph ddp_graph;
 typedef struct ddp_tensor ddp_tensor;
 
@@ -222,21 +222,22 @@ struct ddp_init {
     double std;     /* DDP_INIT_NORMAL */
 };
 
-/* Tensors. Names are copied. dims are those of one shard; the first is the rows of the shard. */
+/* Tensors. Names are copied. dims are those of one shard; the first is the shard's number of
+ * rows. */
 DDP_API ddp_tensor *ddp_graph_input(ddp_graph *graph, const char *name, enum ddp_dtype dtype,
                                     int dim_count, const int64_t *dims);
 /* Float32. Parameters draw their initial values in the order in which they are made. */
 DDP_API ddp_tensor *ddp_graph_parameter(ddp_graph *graph, const char *name, int dim_count,
                                         const int64_t *dims, struct ddp_init init);
 /* A parameter that is not learned: gradients pass through the operations that read it, but it has
- * none, and no optimizer state. Checkpoints do not hold it. The workers of a machine share
- * one copy on the CPU.
- *   dtype  that it is held in: DDP_F32 or DDP_BF16. With one dimension, or more than two, it is
- *          held in float32 either way */
+ * neither a gradient nor optimizer state. Checkpoints do not hold it. The workers of a machine
+ * share one copy on the CPU.
+ *   dtype  it is held in: DDP_F32 or DDP_BF16. With one dimension, or more than two, it is always
+ *          held in float32 */
 DDP_API ddp_tensor *ddp_graph_frozen(ddp_graph *graph, const char *name, int dim_count,
                                      const int64_t *dims, struct ddp_init init,
                                      enum ddp_dtype dtype);
-/* Parameters that are made between the two, by ddp_graph_parameter() and by layers, are frozen. */
+/* Parameters made between the two, by ddp_graph_parameter() and by layers, are frozen. */
 DDP_API void ddp_graph_begin_frozen(ddp_graph *graph, enum ddp_dtype dtype);
 DDP_API void ddp_graph_end_frozen(ddp_graph *graph);
 /* The same numbers in another shape; no copy. One dimension may be -1: it follows from the
@@ -248,16 +249,16 @@ DDP_API ddp_tensor *ddp_graph_reshape(ddp_graph *graph, ddp_tensor *x, int dim_c
 DDP_API const int64_t *ddp_graph_dims(const ddp_tensor *tensor);
 
 /* Operations. Each returns a new tensor; shapes are checked. A tensor may be read by several: its
- * gradient is their sum. */
+ * gradient is the sum of theirs. */
 
 /* (...,C) x (O,C)^T + (O) -> (...,O); bias may be NULL. */
 DDP_API ddp_tensor *ddp_graph_linear(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight,
                                      ddp_tensor *bias, enum ddp_activation activation);
-/* (...,V) float32 and (...) int32 -> (1): the mean over rows. In a global batch it is that over all
- * rows whose label counts, wherever they are. */
+/* (...,V) float32 and (...) int32 -> (1): the mean over rows. In a global batch the mean is over
+ * all rows whose label counts, wherever they are. */
 DDP_API ddp_tensor *ddp_graph_softmax_cross_entropy(ddp_graph *graph, ddp_tensor *logits,
                                                     ddp_tensor *labels);
-/* (...,C), (V,C) and (...) int32 -> (1): the same of the logits x weight^T, which never exist as a
+/* (...,C), (V,C) and (...) int32 -> (1): the same for the logits x weight^T, which never exist as a
  * whole. It is both output and loss: ddp_graph_finish(graph, loss, loss). */
 DDP_API ddp_tensor *ddp_graph_head_cross_entropy(ddp_graph *graph, ddp_tensor *x,
                                                  ddp_tensor *weight, ddp_tensor *labels);
@@ -282,19 +283,19 @@ DDP_API ddp_tensor *ddp_graph_grouped_attention(ddp_graph *graph, ddp_tensor *q,
 /* (B,N,T) int32 -> (B,T): row `index` of each sample's N. */
 DDP_API ddp_tensor *ddp_graph_select(ddp_graph *graph, ddp_tensor *x, int64_t index);
 /* Rotary positions (RoPE). The table has cosines and sines of position * frequency, times `factor`,
- * for positions 0 .. positions-1 and size/2 frequencies; all layers may share it. Nothing learns
- * it.
+ * for positions 0 .. positions-1 and size/2 frequencies; all layers may share it. It is not
+ * learned.
  *   size         R, the leading features of a head that are rotated: even
  *   frequencies  (R/2), radians; copied */
 DDP_API ddp_tensor *ddp_graph_rope_table(ddp_graph *graph, int64_t positions, int64_t size,
                                          const float *frequencies, float factor);
-/* (B,T,C) of several heads, or (B,T,H,D) -> the same shape: in the head of row t, feature i and
+/* (B,T,C) of several heads, or (B,T,H,D) -> the same shape: in each head of row t, feature i and
  * feature i + R/2 are rotated by the angles of position t. */
 DDP_API ddp_tensor *ddp_graph_rope(ddp_graph *graph, ddp_tensor *x, int64_t heads,
                                    ddp_tensor *table);
-/* silu(gate) * up of two tensors of one shape, silu(z) = z / (1 + exp(-z)). */
+/* silu(gate) * up of two tensors of the same shape, silu(z) = z / (1 + exp(-z)). */
 DDP_API ddp_tensor *ddp_graph_swiglu(ddp_graph *graph, ddp_tensor *gate, ddp_tensor *up);
-/* The sum of two tensors of one shape. */
+/* The sum of two tensors of the same shape. */
 DDP_API ddp_tensor *ddp_graph_add(ddp_graph *graph, ddp_tensor *a, ddp_tensor *b);
 /* Zeroes elements with this probability in training and divides the others by (1 - probability). */
 DDP_API ddp_tensor *ddp_graph_dropout(ddp_graph *graph, ddp_tensor *x, double probability);
@@ -324,7 +325,7 @@ struct ddp_custom_tensor {
     float *gradients;   /* backward: zeros, to write or to add to; NULL: not needed */
 };
 
-/* What its callbacks work on: one shard. It grows at its end. */
+/* What its callbacks work on: one shard. New members are added at its end. */
 struct ddp_custom_pass {
     struct ddp_custom_tensor inputs[DDP_CUSTOM_INPUTS];
     float *output; /* forward: to write; backward: NULL */
@@ -336,9 +337,9 @@ struct ddp_custom_pass {
 };
 
 /* A program's own operation, on the CPU. The callbacks are called for one shard at a time,
- * by the thread that computes it: with --mode dp several at once, so what `arg` points to is only
- * read. If their result depends only on their inputs, the weights have the same bits in
- * all modes. A status other than DDP_OK ends the run. Begin with DDP_CUSTOM_OP_INIT. */
+ * by the thread that computes it: with --mode dp several at once, so what `arg` points to may only
+ * be read. If their result depends only on their inputs, the weights have the same bits in all
+ * modes. A status other than DDP_OK ends the run. Begin with DDP_CUSTOM_OP_INIT. */
 struct ddp_custom_op {
     size_t struct_bytes; /* sizeof(struct ddp_custom_op) */
     const char *name;    /* for messages and traces; copied, cut at 63 bytes */
@@ -390,8 +391,8 @@ DDP_API ddp_tensor *ddp_graph_batch_norm_layer(ddp_graph *graph, const char *nam
                                                ddp_tensor *residual,
                                                enum ddp_activation activation);
 
-/* What is built between the two is a block, such as a transformer's: what --recompute drops and
- * computes again together. */
+/* The operations built between the two are a block, such as a transformer's, which --recompute
+ * drops and computes again together. */
 DDP_API void ddp_graph_begin_block(ddp_graph *graph);
 DDP_API void ddp_graph_end_block(ddp_graph *graph);
 
@@ -413,8 +414,9 @@ struct ddp_model_shape {
 
 /* Builds a model: input 0 is the samples (batch, dims...), input 1 the labels (batch) of
  * label_dtype, or (batch, label_count), if there are any. Ends with ddp_graph_finish() and returns
- * its result. Called for several batch sizes and by every worker: the same parameters each time.
- *   arg  as it was given to ddp_train_set_model() */
+ * its result. Called for several batch sizes and by every worker: it must make the same parameters
+ * each time.
+ *   arg  as given to ddp_train_set_model() */
 typedef enum ddp_status ddp_model_builder(ddp_graph *graph, const struct ddp_model_shape *shape,
                                           void *arg);
 

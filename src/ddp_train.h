@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * libddp's training runs; the conventions of ddp.h hold.
+ * libddp's training runs; the conventions of ddp.h apply.
  */
 #ifndef DDP_TRAIN_H
 #define DDP_TRAIN_H
@@ -22,7 +22,8 @@ DDP_API enum ddp_status ddp_train_create(ddp_train **train);
 DDP_API void ddp_train_destroy(ddp_train *train);
 
 /* Sets options from a command line, argv[1] .. argv[argc-1]; argv must outlive the run. In names
- * '-' and '_' are the same. DDP_ERR_INVALID: the message names the flag and what would be right. */
+ * '-' and '_' are the same. DDP_ERR_INVALID: the message names the flag and says what would be
+ * right. */
 DDP_API enum ddp_status ddp_train_parse(ddp_train *train, int argc, char *const *argv);
 
 /* Sets one option by its long name, such as "batch-size". A flag takes value NULL. The value must
@@ -37,18 +38,18 @@ DDP_API void ddp_train_set_model(ddp_train *train, const char *name, ddp_model_b
 /* --- Your own data ---------------------------------------------------------------------------- */
 
 /* Reads sample `index`, 0 .. count-1. Several threads call it at once, in any order, and
- * repeatedly: the same index gives the same sample, in every process of the job. Fills both arrays.
- * It must not call ddp_train functions on the run.
- *   arg          as the struct has it
+ * repeatedly: the same index must give the same sample, in every process of the job. Fills both
+ * arrays. It must not call ddp_train functions on the run.
+ *   arg          the struct's
  *   sample [out] (dims...) of dtype
  *   label [out]  (label_count) int32 or float32; NULL without labels
  * Returns DDP_OK or an error, which ends the job; ddp_fail() says why. */
 typedef enum ddp_status ddp_data_read(void *arg, int64_t index, void *sample, void *label);
 
 #define DDP_DATA_NO_LABEL                                                                          \
-    (-100) /* does not count in loss and accuracy, as PyTorch's ignore_index */
+    (-100) /* does not count in loss and accuracy, like PyTorch's ignore_index */
 
-/* Samples, as a function reads them or as arrays in memory. Initialise it with DDP_DATA_INIT. */
+/* Samples, read by a function or from arrays in memory. Initialise it with DDP_DATA_INIT. */
 struct ddp_data {
     size_t struct_bytes;           /* sizeof(struct ddp_data) */
     int64_t count;                 /* samples, at least 1 */
@@ -86,11 +87,11 @@ static inline struct ddp_data ddp_data_arrays(int64_t count, int64_t features, c
     return data;
 }
 
-/* Trains on this data instead of what --data names. All ranks give the same.
+/* Trains on this data instead of what --data names. All ranks pass the same.
  *   training  copied; what it points to must outlive the run
  *   test      the same, of the same shape; NULL: none, unless --val-split sets some aside
  * DDP_ERR_INVALID: the message names the member. A label that is out of range is found when it is
- * read, in arrays when the run is opened. */
+ * read; in arrays, when the run is opened. */
 DDP_API enum ddp_status ddp_train_set_data(ddp_train *train, const struct ddp_data *training,
                                            const struct ddp_data *test);
 
@@ -121,7 +122,7 @@ DDP_API enum ddp_status ddp_train_run(ddp_train *train, FILE *out);
 
 /* --- Your own loop ---------------------------------------------------------------------------- */
 
-/* What ddp_train_run() is made of:
+/* ddp_train_run() consists of:
  *
  *   status = ddp_train_open(train, stdout);
  *   while (status == DDP_OK && ddp_train_steps_left(train) > 0) {
@@ -132,10 +133,10 @@ DDP_API enum ddp_status ddp_train_run(ddp_train *train, FILE *out);
  *   status = ddp_train_close(train, status);
  *
  * All options keep their meaning. The functions are collective, and their results are the same on
- * all ranks, except the seconds, so ranks that decide by them decide alike. The structs are the
- * run's, valid until the next call of the function that returned them, at most until
- * ddp_train_close(); they grow at their ends in later versions. After one function has failed the
- * others return its status, until ddp_train_close(). */
+ * all ranks, except the seconds, so decisions based on them are too. The structs belong to the run
+ * and are valid until the next call of the function that returned them, or ddp_train_close(); later
+ * versions add members at their ends. Once a function has failed, the others return its status,
+ * until ddp_train_close(). */
 
 struct ddp_step {
     int64_t number;       /* steps done, with this one and those before a resume */
@@ -161,7 +162,7 @@ struct ddp_evaluation {
 
 /* Joins the job and prepares the first step, or the next one of a run that is resumed.
  *   out  as for ddp_train_run()
- * Whatever it returns, ddp_train_close() is called after it. DDP_ERR_INVALID: an option that
+ * Whatever it returns, ddp_train_close() must be called after it. DDP_ERR_INVALID: an option that
  * excludes training (--plan, --generate, --predict, --eval-only); already open. */
 DDP_API enum ddp_status ddp_train_open(ddp_train *train, FILE *out);
 
@@ -178,18 +179,18 @@ DDP_API int64_t ddp_train_steps_left(const ddp_train *train);
 DDP_API enum ddp_status ddp_train_step(ddp_train *train, const struct ddp_step **step);
 
 /* The learning rate of the steps that follow, instead of the schedule's: a finite number from 0,
- * else the next step is DDP_ERR_INVALID; the same on all ranks, else DDP_ERR_MISMATCH. NaN: the
- * schedule's again. The run must be open. Checkpoints hold the rate: a run that is resumed
+ * else the next step returns DDP_ERR_INVALID; the same on all ranks, else DDP_ERR_MISMATCH. NaN
+ * restores the schedule. The run must be open. Checkpoints hold the rate: a run that is resumed
  * continues with it. */
 DDP_API void ddp_train_set_rate(ddp_train *train, double rate);
 
 /* Evaluates on the test samples. Each call counts as an evaluation, except those before the first
- * step since opening. A loss that is not finite is DDP_OK. DDP_ERR_INVALID: no test samples. */
+ * step since opening. A loss that is not finite gives DDP_OK. DDP_ERR_INVALID: no test samples. */
 DDP_API enum ddp_status ddp_train_evaluate(ddp_train *train,
                                            const struct ddp_evaluation **evaluation);
 
-/* Writes a checkpoint of what has been done, in the background. DDP_ERR_INVALID: no directory is
- * named (--checkpoint). */
+/* Writes a checkpoint of the run so far, in the background. DDP_ERR_INVALID: no directory is named
+ * (--checkpoint). */
 DDP_API enum ddp_status ddp_train_checkpoint(ddp_train *train);
 
 /* Writes the weights to a file, as --save does. */
@@ -197,12 +198,12 @@ DDP_API enum ddp_status ddp_train_save(ddp_train *train, const char *path);
 
 /* --- Hooks: what a run calls ------------------------------------------------------------------ */
 
-/* Called by the thread that makes the steps, on all ranks except save_state, also within
- * ddp_train_run(). What is NULL is not called. A status other than DDP_OK ends the run, on all
- * ranks. A hook may call ddp_train_rank(), _steps_left(), _set_rate(), _save(), _tensor(),
- * _get_weights(), _put_weights() and _get_gradients(); save_state, which runs on one rank, only
- * ddp_train_rank(), _steps_left(), _tensor() and, where it is local, _get_weights(). Calls
- * that step, evaluate, open or close this run return DDP_ERR_INVALID.
+/* Called by the thread that makes the steps, on all ranks except save_state, within ddp_train_run()
+ * too. A hook that is NULL is not called. A status other than DDP_OK ends the run, on all ranks. A
+ * hook may call ddp_train_rank(), _steps_left(), _set_rate(), _save(), _tensor(), _get_weights(),
+ * _put_weights() and _get_gradients(); save_state, which runs on one rank, only ddp_train_rank(),
+ * _steps_left(), _tensor() and, where it is local, _get_weights(). Calls that step, evaluate, open
+ * or close this run return DDP_ERR_INVALID.
  *
  * The program's own state becomes the file own-NAME of each checkpoint. save_state is called on
  * rank 0, and gives bytes that are copied before anything else is called. restore_state is called
@@ -240,27 +241,27 @@ struct ddp_train_tensor {
     int dim_count;
     int64_t dims[DDP_TENSOR_DIMS];
     size_t count;   /* values */
-    bool statistic; /* of what samples were like, as batch norm keeps: not learned, no gradient */
+    bool statistic; /* about the samples, as batch norm keeps: not learned, no gradient */
 };
 
 /* Tensor `i` of the model, from 0, in the order in which it was built; NULL after the last, and
  * when the run is not open. Valid until ddp_train_close(). Local. */
 DDP_API const struct ddp_train_tensor *ddp_train_tensor(const ddp_train *train, int i);
 
-/* Copies the weights of a tensor out: the same values on all ranks. Local. Collective between
+/* Copies the weights of a tensor out: the same values on all ranks. Local, but collective between
  * synchronisations of local steps (--sync-every), the first time after a step; and, with the same
  * name on all ranks, in a pipeline whose stages are workers, and the first time after a step with
  * --zero 1 and --dtype bf16 on GPUs.
- *   values [out]  row-major, float32; also where the graph computes in bf16
+ *   values [out]  row-major, float32, even if the graph computes in bf16
  *   count         of the tensor
  * DDP_ERR_INVALID: no tensor has this name, or it has another count. */
 DDP_API enum ddp_status ddp_train_get_weights(ddp_train *train, const char *name, float *values,
                                               size_t count);
 
-/* Replaces the weights of a tensor on all ranks. The run continues as one that had these weights;
- * the optimizer's state stays as it is, also in a checkpoint that ddp_train_close() writes.
+/* Replaces the weights of a tensor on all ranks. The run continues as if it had had these weights;
+ * the optimizer's state stays as it is, even in a checkpoint that ddp_train_close() writes.
  * Collective, with the same name on all ranks.
- *   values  rank 0's are taken; the others give as many
+ *   values  rank 0's are used; the others pass as many
  * DDP_ERR_INVALID as above; DDP_ERR_MISMATCH. */
 DDP_API enum ddp_status ddp_train_put_weights(ddp_train *train, const char *name,
                                               const float *values, size_t count);
@@ -276,9 +277,9 @@ DDP_API enum ddp_status ddp_train_get_gradients(ddp_train *train, const char *na
  * aborts the job.
  *   status  of the loop
  * After DDP_OK and with --checkpoint it also writes a checkpoint of the last step made, if there is
- * none. Returns the first failure of a call with this run, even if the loop has ignored it;
- * without one status, or the error if closing itself fails. Destroying a run that is open, or
- * exiting, aborts the job. */
+ * none. Returns the first failure of a call with this run, even if the loop ignored it; otherwise
+ * status, or the error if closing itself fails. Destroying a run that is open, or exiting, aborts
+ * the job. */
 DDP_API enum ddp_status ddp_train_close(ddp_train *train, enum ddp_status status);
 
 #ifdef __cplusplus

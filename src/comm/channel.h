@@ -4,8 +4,8 @@
  * stage to stage. Not part of the public interface.
  *
  * A channel is a queue of a fixed number of slots for messages of one size. Both are agreed when it
- * is opened, so a difference is found there, before anything moves, and no later call can differ;
- * and because the slots are known, an operation can compute its output right into one, which the
+ * is opened, so a difference is found before anything moves, and no later call can differ; and
+ * because the slots are known, an operation can compute its output right into one, which the
  * receiver reads in place. Free sends and receives would need a match and a copy for each message.
  *
  * Either end acquires the slot of its next message, uses it, and releases it to the other end:
@@ -38,10 +38,10 @@
 
 typedef struct ddp_channel ddp_channel;
 
-/* Opens a channel. It is freed with the communicator, by each rank when it is done: messages that
- * were released before are still received. Collective over all ranks of the communicator, not while
+/* Opens a channel. Each rank frees it with the communicator, when it is done: messages that were
+ * released before are still received. Collective over all ranks of the communicator, not while
  * collectives are started and not finished.
- *   channel  [out] this rank's end; NULL on the ranks that are neither `from` nor `to`
+ *   channel  [out] this rank's end; NULL on ranks that are neither `from` nor `to`
  *   bytes    of a message; 0: a signal, slots are addresses that nobody reads
  *   slots    messages that are sent and not released by the receiver, 1 .. DDP_CHANNEL_MAX_SLOTS
  * DDP_ERR_INVALID, DDP_ERR_UNSUPPORTED, DDP_ERR_MEMORY, and as any collective DDP_ERR_MISMATCH,

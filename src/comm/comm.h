@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is called, and the contract of a communicator's backend. comm.c checks arguments, numbers
- * the collectives and writes them to the board; a backend moves data. A backend ends in one const
- * struct ddp_comm_ops and is one line in comm.c. Both structs cross the plugin border: a change in
+ * The calls, and the contract of a communicator's backend. comm.c checks arguments, numbers the
+ * collectives and writes them to the board; a backend moves data. A backend ends in one const
+ * struct ddp_comm_ops and is one line in comm.c. Both structs cross the plugin border: a change to
  * them changes DDP_PLUGIN_ABI. */
 #ifndef DDP_COMM_COMM_H
 #define DDP_COMM_COMM_H
@@ -39,7 +39,7 @@ struct ddp_comm_range {
     enum ddp_dtype dtype;
 };
 
-/* A call, from the public function to the backend. What a kind does not use is 0. */
+/* A call, from the public function to the backend. Members that a kind does not use are 0. */
 struct ddp_comm_call {
     /* All ranks must call the same. */
     uint64_t count; /* elements, as in ddp.h; of memory bytes */
@@ -59,7 +59,7 @@ struct ddp_comm_call {
     size_t range_count;
 };
 
-/* What there is to say and to check of each kind of call. */
+/* What to say and to check for each kind of call. */
 struct ddp_comm_kind_info {
     const char *name;    /* in messages and in a device's trace */
     const char *board;   /* ... on the board, when not the same: "+" says that it is started */
@@ -79,7 +79,7 @@ static inline bool ddp_comm_within(const void *begin, size_t length, const void 
 }
 
 /* What a backend knows of its communicator. Its ranks are some of the job's, and its machines those
- * that have some of them. What a user reads has the job's ranks. */
+ * that have some of them. Messages to users have the job's ranks. */
 struct ddp_comm_place {
     ddp_job *job;
     int rank, size;
@@ -89,7 +89,7 @@ struct ddp_comm_place {
     int id_slot;    /* of the machine's id slots, and NCCL's of the job's: its alone; -1: none */
     int timeout_ms; /* of every wait; may change between calls */
     ddp_device *device; /* whose memory is communicated; NULL: host memory */
-    void *device_state; /* what its kind made: for a backend that comes with that kind */
+    void *device_state; /* made by its kind: for a backend that comes with that kind */
 };
 
 /* The rank in the job of a rank; of a rank of this machine. */
@@ -103,7 +103,7 @@ static inline int ddp_comm_rank_here(const struct ddp_comm_place *place, int nod
     return ddp_comm_job_rank(place, place->node * place->node_size + node_rank);
 }
 
-/* An end of a channel, as the backend sees it. The slot of message n is the (n % slots)th. */
+/* An end of a channel, as the backend sees it. Message n has slot n % slots. */
 struct ddp_channel_end {
     void *comm; /* the backend's state */
     void *link; /* the backend's own */
@@ -130,10 +130,10 @@ struct ddp_comm_ops {
     enum ddp_status (*progress)(void *state); /* of what was started; never waits */
     enum ddp_status (*finish)(void *state);   /* waits for all that was started */
     /* Channels (channel.h); NULL: it has none. open() is collective, and fills in `end`, which is
-     * NULL where this rank is no end. await() waits, not longer than timeout_ms, for the slot of a
+     * NULL if this rank is not an end. await() waits, not longer than timeout_ms, for the slot of a
      * message: of the sender's end until it is free, of the receiver's until the message is there;
-     * what it logs are not DDP_ERR_TIMEOUT and DDP_ERR_ABORTED. pass() gives the slot to the other
-     * end. destroy() closes them. */
+     * it logs errors other than DDP_ERR_TIMEOUT and DDP_ERR_ABORTED. pass() gives the slot to the
+     * other end. destroy() closes them. */
     enum ddp_status (*open)(void *state, const struct ddp_comm_call *call,
                             struct ddp_channel_end *end);
     enum ddp_status (*await)(struct ddp_channel_end *end, uint64_t message, int timeout_ms);
@@ -142,10 +142,10 @@ struct ddp_comm_ops {
 
 extern const struct ddp_comm_ops ddp_comm_self, ddp_comm_shm, ddp_comm_nodes;
 
-/* A communicator for the memory of a device, "nccl" from the device's plugin. Each call puts its
- * work behind what is on the device's stream and returns; what is put on that stream afterwards
- * (for overlapping calls: after ddp_comm_finish()) finds the result. Failures of other ranks show
- * in ddp_device_synchronize() too, which watches the communicator. Collective. */
+/* A communicator for the memory of a device, "nccl" from the device's plugin. Each call queues its
+ * work on the device's stream and returns; work that is put on that stream afterwards (for
+ * overlapping calls: after ddp_comm_finish()) finds the result. Failures of other ranks show in
+ * ddp_device_synchronize() too, which watches the communicator. Collective. */
 enum ddp_status ddp_comm_create_on(ddp_comm **comm, ddp_job *job, const char *backend,
                                    ddp_device *device);
 
@@ -155,29 +155,29 @@ struct ddp_comm_group {
 };
 
 /* A communicator over this rank's group. All ranks of the job call it together, each with its own
- * group; the groups have the same stride and size, and every rank is in one. Of a group of one it
+ * group; the groups have the same stride and size, and every rank is in one. For a group of one it
  * is "self".
  *   backend  as for ddp_comm_create(), or for ddp_comm_create_on() with a device
  *   device   NULL: the host's memory
  * Ranks of the communicator are numbered from 0, those in messages are the job's.
- * DDP_ERR_UNSUPPORTED: the groups lie unevenly on the machines. DDP_ERR_MISMATCH: ranks create
- * different ones; the job is aborted. */
+ * DDP_ERR_UNSUPPORTED: the groups are spread unevenly over the machines. DDP_ERR_MISMATCH: ranks
+ * create different ones; the job is aborted. */
 enum ddp_status ddp_comm_create_group(ddp_comm **comm, ddp_job *job, const char *backend,
                                       ddp_device *device, const struct ddp_comm_group *group);
 
-/* While a rank waits in a channel of `comm`, sums move on that it has started on `other` (NULL: no
- * more), as do those of `comm` itself: ranks that wait for its part of them may be those that it
- * waits for. `other` lives longer. */
+/* While a rank waits in a channel of `comm`, sums that it has started on `other` (NULL: no longer)
+ * move on, as do those of `comm` itself: ranks that wait for its part of them may be those it waits
+ * for. `other` lives longer. */
 void ddp_comm_set_beside(ddp_comm *comm, ddp_comm *other);
 
-/* With `fast` the backend may add up in an order of its own, which may differ between machines and
+/* With `fast` the backend may add up in its own order, which may differ between machines and
  * numbers of ranks. Without it (the default) sums have the bits of the fixed tree. */
 void ddp_comm_set_fast(ddp_comm *comm, bool fast);
 
 /* --- For modes that share work out; not part of the public interface ---
  *
  * A vector of `count` elements is cut into a slice for each rank, at multiples of `grain` elements,
- * as evenly as that goes: the slice of a rank begins here, that of rank `size` is the end. */
+ * as evenly as possible: a rank's slice begins here; for rank `size` this is the end. */
 static inline size_t ddp_slice_begin(size_t count, size_t grain, int rank, int size)
 {
     const size_t grains = count / grain + (count % grain != 0);
@@ -198,7 +198,7 @@ enum ddp_status ddp_comm_gather_slices(ddp_comm *comm, void *buffer, size_t coun
                                        enum ddp_dtype dtype);
 
 /* The same for parts of several vectors together, all with slices of that grain, in one operation
- * where the backend has one. Otherwise it gathers the whole vectors, one by one. Collective. */
+ * if the backend has one. Otherwise it gathers the whole vectors, one by one. Collective. */
 bool ddp_comm_has_ranges(const ddp_comm *comm);
 enum ddp_status ddp_comm_gather_ranges(ddp_comm *comm, const struct ddp_comm_range *ranges,
                                        size_t range_count, size_t grain);

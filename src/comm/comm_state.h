@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A communicator inside, for comm.c and channel.c, which calls comm.c. */
+ * The inside of a communicator, for comm.c and channel.c, which calls comm.c. */
 #ifndef DDP_COMM_COMM_STATE_H
 #define DDP_COMM_COMM_STATE_H
 
@@ -33,7 +33,7 @@ struct ddp_channel {
 /* Checks the call, and writes to the board that this rank has arrived at it. */
 enum ddp_status ddp_comm_enter(ddp_comm *comm, struct ddp_comm_call *call);
 
-/* It has left with this status, which it returns. */
+/* Notes that it has left with this status, which this returns. */
 enum ddp_status ddp_comm_leave(ddp_comm *comm, enum ddp_status status);
 
 #endif

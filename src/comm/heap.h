@@ -7,15 +7,15 @@
 #include "job/job.h"
 
 /* Takes `bytes` (a multiple of the page size) of the heap, if the machine and the container have
- * that much left for `size` workers. DDP_ERR_MEMORY says what is needed and there. */
+ * that much left for `size` workers. DDP_ERR_MEMORY says what is needed and what is left. */
 enum ddp_status ddp_heap_reserve(ddp_job *job, size_t bytes, int size, uint64_t *offset);
 
-/* Maps part of the heap, after making sure that there is memory behind [own_offset, own_bytes) of
- * it. DDP_ERR_MEMORY, DDP_ERR_SYSTEM. */
+/* Maps part of the heap, after making sure that [own_offset, own_bytes) of it has memory behind it.
+ * DDP_ERR_MEMORY, DDP_ERR_SYSTEM. */
 enum ddp_status ddp_heap_map(const ddp_job *job, uint64_t offset, size_t bytes, uint64_t own_offset,
                              size_t own_bytes, void **memory);
 
-/* Returns the memory to the system, also while others have it mapped. */
+/* Returns the memory to the system, even while others have it mapped. */
 void ddp_heap_punch(const ddp_job *job, uint64_t offset, size_t bytes);
 
 #endif

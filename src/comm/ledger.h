@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What all ranks of a machine call, in a part of its heap that they map, and waiting for each
- * other. A rank is named here by its number on the machine, place->node_rank.
+ * A record of what all ranks of a machine call, in a part of its heap that they map, and waiting
+ * for each other. A rank is named here by its number on the machine, place->node_rank.
  *
  * Every call has a number. A rank announces it in its ring: an entry has the call, the place of the
  * buffer, and a small payload. A rank that waits for the others' entries compares them. If a call
@@ -9,7 +9,7 @@
  * A wait spins briefly and then sleeps on the word itself.
  *
  * A rank that does not wait may run far ahead of the others and overwrite its oldest entries; these
- * are not compared any more. */
+ * are no longer compared. */
 #ifndef DDP_COMM_LEDGER_H
 #define DDP_COMM_LEDGER_H
 
@@ -40,7 +40,7 @@ struct ddp_ledger {
     const struct ddp_comm_place *place;
     char *lines; /* by rank; NULL: not open */
     size_t line_bytes;
-    uint32_t ring; /* entries, a power of two: so many calls back can be seen */
+    uint32_t ring; /* entries, a power of two: how many calls back can be seen */
     void *rest;    /* the backend's own memory */
     size_t bytes;
     uint32_t next;     /* number of the next call */
@@ -48,7 +48,7 @@ struct ddp_ledger {
     uint32_t compared; /* calls that ddp_ledger_compare() has found to be the same everywhere */
     int spins;         /* before a wait yields */
     int yields;        /* ... and before it sleeps */
-    char difference[DDP_LEDGER_DIFFERENCE]; /* what was said of calls that differ */
+    char difference[DDP_LEDGER_DIFFERENCE]; /* what was said about calls that differ */
 };
 
 /* Called every millisecond of every wait of this process from now on. */
@@ -83,7 +83,7 @@ static inline struct ddp_ledger_entry *ddp_ledger_entry(const struct ddp_ledger 
 enum ddp_status ddp_ledger_gather(struct ddp_ledger *ledger, uint32_t number,
                                   const struct ddp_comm_call *call);
 
-/* Announces a call and waits for all others'. *number [out] */
+/* Announces a call and waits until all others have. *number [out] */
 enum ddp_status ddp_ledger_meet(struct ddp_ledger *ledger, const struct ddp_comm_call *call,
                                 uint64_t offset, const void *payload, size_t payload_bytes,
                                 uint32_t *number);
@@ -93,7 +93,7 @@ enum ddp_status ddp_ledger_meet(struct ddp_ledger *ledger, const struct ddp_comm
 enum ddp_status ddp_ledger_vote(struct ddp_ledger *ledger, const struct ddp_comm_call *call,
                                 enum ddp_status *status);
 
-/* The same without waiting, for the ranks that have called; *all [out]: these are all ranks. */
+/* The same without waiting, for the ranks that have called; *all [out]: all have. */
 enum ddp_status ddp_ledger_look(struct ddp_ledger *ledger, uint32_t number, bool *all);
 
 /* ... of all that this rank has called. */
@@ -102,7 +102,8 @@ enum ddp_status ddp_ledger_compare(struct ddp_ledger *ledger);
 /* ": rank 2 has not arrived", or nothing. */
 void ddp_ledger_missing(const struct ddp_ledger *ledger, uint32_t number, char *text, size_t size);
 
-/* This rank's part of `number` is complete; are all ranks' parts; a wait for that. */
+/* Notes that this rank's part of `number` is complete; says whether all ranks' are; waits until
+ * they are. */
 void ddp_ledger_done(struct ddp_ledger *ledger, uint32_t number);
 bool ddp_ledger_all_done(const struct ddp_ledger *ledger, uint32_t number);
 enum ddp_status ddp_ledger_wait_done(struct ddp_ledger *ledger, uint32_t number);

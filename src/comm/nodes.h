@@ -4,7 +4,7 @@
  * nodes_order.c, nodes_wire.c, nodes_chunks.c, nodes_channel.c, nodes.c.
  *
  * Rails: rank l of a machine talks to the ranks l of the others and to nobody else, about the
- * slices of these ranks: those it adds up for its machine, in the memory that the machine's ranks
+ * slices of these ranks, which it adds up for its machine, in the memory that the machine's ranks
  * share. A call is cut into chunks, which are a piece of every slice:
  *
  *     parts   each rank l sends the sums of its machine for slice (m, l) to rank l of machine m
@@ -12,8 +12,8 @@
  *     copies  each rank copies what came into the buffers of its machine's other ranks
  *
  * An all-reduce has all three, a reduce-scatter parts, an all-gather sums and copies. In a
- * broadcast one machine alone has parts. NODES_DEPTH chunks are on their way at a time, in the same
- * order everywhere. Each message says what is called: calls that differ are found by the first. */
+ * broadcast only one machine has parts. NODES_DEPTH chunks are on their way at a time, in the same
+ * order everywhere. Each message names the call, so the first one reveals calls that differ. */
 #ifndef DDP_COMM_NODES_H
 #define DDP_COMM_NODES_H
 
@@ -27,7 +27,7 @@
 #define NODES_PIECE_BYTES ((size_t)1 << 20)  /* of a slice in a chunk, at most */
 #define NODES_LEAST       ((size_t)64 << 10) /* ... a multiple: small calls are cut too */
 #define NODES_CHUNK_BYTES ((size_t)8 << 20)  /* of all slices in a chunk, about */
-#define NODES_SMALL       ((size_t)16 << 10) /* up to here all add up all: one message */
+#define NODES_SMALL       ((size_t)16 << 10) /* up to here every rank adds up all: one message */
 
 /* head.flags of a message */
 #define NODES_FAILED 1u /* the call failed there: a second message says why */
@@ -42,9 +42,9 @@ struct nodes_call {
     const struct nodes_order *order;
     int source;       /* machine of a broadcast's root; -1: all have parts */
     bool parts, sums; /* which messages it has */
-    bool spread;      /* small: parts go to all, who add up all slices of the rail */
+    bool spread;      /* small: parts go to all, which add up all slices of the rail */
     bool ready;       /* all ranks here have called it */
-    bool staged;      /* the memory is not registered: `bases` are of the stage */
+    bool staged;      /* the memory is not registered: `bases` are in the stage */
     bool told;        /* this rank's part is complete, and the others here know */
     size_t piece;     /* elements of a slice in a chunk */
     size_t stride;    /* bytes of a slice's piece in the stage */
@@ -93,7 +93,7 @@ static inline struct nodes_call *nodes_pending(const struct nodes *nodes, int in
     return &nodes->pending[(nodes->pending_first + index) % NODES_PENDING];
 }
 
-/* The rank on this rank's rail; as the wire names it, and messages do. */
+/* The rank on this rank's rail, and as the wire and messages name it. */
 static inline int nodes_peer(const struct nodes *nodes, int node)
 {
     return node * nodes->place->node_size + nodes->place->node_rank;
@@ -104,7 +104,7 @@ static inline int nodes_wire_peer(const struct nodes *nodes, int node)
     return ddp_comm_job_rank(nodes->place, nodes_peer(nodes, node));
 }
 
-/* The ranks of this machine, from 0, over which the p-th of its partial sums is. */
+/* The ranks of this machine, from 0, that its p-th partial sum covers. */
 static inline struct nodes_range nodes_partial(const struct nodes *nodes,
                                                const struct nodes_order *order, int p)
 {
@@ -122,8 +122,8 @@ static inline struct nodes_range nodes_partial(const struct nodes *nodes,
 enum ddp_status nodes_wire_open(struct nodes *nodes);
 void nodes_wire_leave(struct nodes *nodes);
 
-/* A rank that waits for others of its machine, in any communicator, moves its messages on, for
- * which ranks of other machines wait: those need not be in the same call. */
+/* A rank that waits for others of its machine, in any communicator, moves on its messages that
+ * ranks of other machines wait for: those need not be in the same call. */
 void nodes_move_on(void);
 
 /* A message of a call; `index` counts the call's messages. */
@@ -135,20 +135,20 @@ void nodes_receive(struct nodes *nodes, int node, struct ddp_wire_op *op, uint32
 /* The key of a message; `number` and `index` (24 bits) as the callers agree. */
 uint64_t nodes_key(const struct nodes *nodes, uint32_t number, uint32_t index);
 
-/* A rank is lost that is needed still. Waits a while for the launcher's reason: DDP_ERR_ABORTED. */
+/* A rank that is still needed is lost. Waits a while for the launcher's reason: DDP_ERR_ABORTED. */
 enum ddp_status nodes_lost(const struct nodes *nodes, int peer);
 
-/* Whether all are over, except this machine's own. With an error one is lost. */
+/* Whether all are over, except this machine's own. With an error, one is lost. */
 bool nodes_over(const struct nodes *nodes, const struct ddp_wire_op *ops, enum ddp_status *status);
 
-/* The first rank of which one is not over; one that is awaited in any case. */
+/* The first rank whose op is not over; if none, one that is awaited in any case. */
 int nodes_missing(const struct nodes *nodes, const struct ddp_wire_op *ops);
 
 /* Whether what came for a call belongs to the same call and has `bytes`. */
 enum ddp_status nodes_check(struct nodes *nodes, const struct ddp_wire_op *op, uint32_t number,
                             const struct ddp_comm_call *call, size_t bytes);
 
-/* Tells all ranks of the rail why a call fails that has sent nothing yet. */
+/* Tells all ranks of the rail why a call that has sent nothing yet fails. */
 void nodes_tell_failure(struct nodes *nodes, uint32_t number, const struct ddp_comm_call *call);
 
 /* A turn of waiting in which nothing moved, as long as `idle` says; at most one millisecond when
@@ -157,10 +157,10 @@ enum ddp_status nodes_nap(struct nodes *nodes, int *idle, bool here_too);
 
 /* --- nodes_chunks.c --- */
 
-/* What a call is on the wire. */
+/* Plans what a call sends on the wire. */
 void nodes_call_plan(const struct nodes *nodes, struct nodes_call *c);
 
-/* Moves all calls on that can be. */
+/* Moves on all calls that can be. */
 enum ddp_status nodes_advance(struct nodes *nodes, bool *moved);
 
 /* Moves on until this rank is done with all calls that all ranks here have made, and everything has
@@ -170,14 +170,14 @@ enum ddp_status nodes_drive(struct nodes *nodes);
 /* Finds the buffers of the ranks of this machine: false when one is not registered. */
 bool nodes_find_buffers(const struct nodes *nodes, struct nodes_call *c);
 
-/* Between the memory of a call and the stage: what this rank gives, what it gets. */
+/* Copies between a call's memory and the stage: what this rank gives, what it gets. */
 void nodes_stage_in(const struct nodes *nodes, const struct nodes_call *c, uint32_t chunk);
 void nodes_stage_out(const struct nodes *nodes, const struct nodes_call *c, uint32_t chunk);
 
 /* --- nodes_channel.c --- */
 
-/* All ranks, who have agreed on the call; `end` is NULL where there is none. When it is open
- * everywhere, agreed(): only such a channel is taken leave of. */
+/* Called by all ranks, which have agreed on the call; `end` is NULL if there is none. agreed()
+ * follows when it is open everywhere: only such a channel is left in order. */
 enum ddp_status nodes_channel_open(struct nodes *nodes, const struct ddp_comm_call *call,
                                    struct ddp_channel_end *end);
 void nodes_channel_agreed(struct nodes *nodes);

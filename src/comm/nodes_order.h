@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which sums the workers of a machine may form before they are sent to others, so that the sum over
- * all ranks has the bits of the one tree of kernels/reduce.h: those of the largest subtrees that
- * lie within the machine's ranks. Two machines of 3: [0 1] [2] and [3] [4 5]. A machine with a
+ * The sums that the workers of a machine may form before they are sent to others, so that the sum
+ * over all ranks has the bits of the one tree of kernels/reduce.h: those of the largest subtrees
+ * that lie within the machine's ranks. Two machines of 3: [0 1] [2] and [3] [4 5]. A machine with a
  * power of two of them has one; none has more than 2 log2 of them. */
 #ifndef DDP_COMM_NODES_ORDER_H
 #define DDP_COMM_NODES_ORDER_H
@@ -28,7 +28,7 @@ struct nodes_order {
 
 /* For `nodes` machines of `node_size` ranks. DDP_ERR_MEMORY. */
 enum ddp_status nodes_order_make(struct nodes_order *order, int nodes, int node_size);
-void nodes_order_free(struct nodes_order *order); /* also one that is all zero */
+void nodes_order_free(struct nodes_order *order); /* takes a zeroed one */
 
 static inline int nodes_order_count(const struct nodes_order *order, int node)
 {

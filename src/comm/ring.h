@@ -8,7 +8,7 @@
 #include "comm/comm.h"
 #include "comm/wait.h"
 
-/* The bytes of memory for a ring, all zero at first, at a page. False: more than there are. */
+/* The bytes of memory for a ring, zeroed at first, page-aligned. False: the size overflows. */
 bool ddp_ring_bytes(size_t bytes, uint32_t slots, size_t *total);
 
 /* Sets an end's memory and slots, and the ring as its link. */

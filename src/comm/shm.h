@@ -4,8 +4,8 @@
  * shm_memory.c, shm_channel.c, shm_collectives.c, shm.c. All call the ledger, in which the ranks
  * meet.
  *
- * Small sums are done in the ledger: each rank adds up all payloads itself. Large ones go on where
- * the buffers lie, or, where those are not registered, through slots beside the ledger. */
+ * Small sums are done in the ledger: each rank adds up all payloads itself. Large ones are done
+ * where the buffers are, or, if those are not registered, through slots beside the ledger. */
 #ifndef DDP_COMM_SHM_H
 #define DDP_COMM_SHM_H
 
@@ -15,8 +15,8 @@
 #define SHM_RING       32
 #define SHM_PENDING    (SHM_RING - 2)
 
-/* Memory from alloc: `size` parts of `stride` bytes, one a rank, mapped by all. Of shared memory
- * there is one part, which is everybody's. */
+/* Memory from alloc: `size` parts of `stride` bytes, one a rank, mapped by all. Shared memory has
+ * one part, which is everybody's. */
 struct shm_region {
     struct shm_region *next;
     char *base;
@@ -56,13 +56,13 @@ void shm_free_regions(struct shm *shm);
 /* Its offset in the heap; DDP_LEDGER_NOWHERE: it is not registered. */
 uint64_t shm_offset_of(const struct shm *shm, const void *memory, size_t bytes);
 
-/* What a rank has announced; NULL: it is not registered. */
+/* The memory that a rank has announced; NULL: it is not registered. */
 char *shm_memory_of(const struct shm *shm, int rank, uint32_t number);
 
-/* The same of shared memory. */
+/* The same for shared memory. */
 uint64_t shm_offset_of_shared(const struct shm *shm, const void *memory, size_t bytes);
 
-/* A rank's part of the registered memory of which this rank's begins there; NULL: it does not. */
+/* A rank's part of the registered memory whose part for this rank begins there; NULL: none does. */
 char *shm_part_of(const struct shm *shm, const void *memory, int rank);
 
 /* --- shm_channel.c --- */
@@ -75,7 +75,7 @@ enum ddp_status shm_channel_pass(struct ddp_channel_end *end, uint64_t message);
 
 /* --- shm_collectives.c --- */
 
-/* All calls but alloc, free, and those that are started. */
+/* All calls except alloc, free, and those that are started. */
 enum ddp_status shm_collective(struct shm *shm, const struct ddp_comm_call *call);
 
 /* This rank's slice of a sum over registered buffers that all have announced. */
@@ -84,7 +84,7 @@ enum ddp_status shm_reduce_slice(struct shm *shm, uint32_t number,
 
 /* --- shm.c --- */
 
-/* Between the ranks of a machine, on an object that is all zero. Collective. */
+/* Between the ranks of a machine, on a zeroed object. Collective. */
 enum ddp_status shm_join(struct shm *shm, const struct ddp_comm_place *place, size_t rest_bytes);
 void shm_leave(struct shm *shm);
 

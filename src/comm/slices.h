@@ -78,7 +78,7 @@ static inline bool ddp_slices_even(const struct ddp_slices *all)
     return ddp_slices_longest(all) * (size_t)all->size == all->count;
 }
 
-/* The part of a rank's slice in [at, at + most), elements. */
+/* The part of a rank's slice in elements [at, at + most). */
 static inline struct ddp_part ddp_slices_part(const struct ddp_slices *all, int rank, size_t at,
                                               size_t most)
 {

@@ -20,7 +20,7 @@ static inline bool ddp_comm_reached(const _Atomic uint32_t *word, uint32_t targe
     return (int32_t)(atomic_load_explicit(word, memory_order_acquire) - target) >= 0;
 }
 
-/* Stores a word that one alone writes, and wakes who sleeps on it. */
+/* Stores a word that has one writer, and wakes those that sleep on it. */
 void ddp_comm_publish(_Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *sleepers);
 
 /* Waits until the word reaches the target; `sleepers` as its writer has it. DDP_ERR_ABORTED,

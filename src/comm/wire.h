@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * A wire between machines: messages between ranks that are not on one machine, and nothing else.
- * Sums, their order and the choice of who talks to whom belong to nodes.c. A wire is one const
- * struct ddp_wire_ops in a plugin (libddp-ucx.so), and any library with matched messages will do.
+ * A wire between machines: messages between ranks on different machines, and nothing else. Sums,
+ * their order and the choice of who talks to whom belong to nodes.c. A wire is one const struct
+ * ddp_wire_ops in a plugin (libddp-ucx.so), and any library with matched messages will do.
  *
  * A process has one wire, which all its communicators share. Peers are named by their rank in the
- * job. Every message has a head, and is received by the key in it: of the messages of one peer with
- * one key the first goes to the first receive. Messages that come before their receive are kept. A
+ * job. Every message has a head, and is received by the key in it: the first message of a peer with
+ * a key goes to the first receive for it. Messages that come before their receive are kept. A
  * message or a receive is described by a struct ddp_wire_op, which stays where it is, with its
- * buffer, until its state says that it is over. All functions may be called by any thread. None
- * waits but wait().
+ * buffer, until its state says that it is over. All functions may be called by any thread. Only
+ * wait() waits.
  *
- * These structs cross the plugin border: a change in them changes DDP_PLUGIN_ABI. */
+ * These structs cross the plugin border: a change to them changes DDP_PLUGIN_ABI. */
 #ifndef DDP_COMM_WIRE_H
 #define DDP_COMM_WIRE_H
 
@@ -62,8 +62,8 @@ struct ddp_wire_ops {
     enum ddp_status (*open)(struct ddp_wire **wire, int rank, int size,
                             unsigned char address[DDP_ADDRESS_MAX_BYTES], size_t *bytes);
 
-    /* Lets a peer be talked to. The same address again changes nothing unless the peer was lost,
-     * another one begins anew. */
+    /* Connects a peer. The same address again changes nothing unless the peer was lost; another one
+     * begins anew. */
     enum ddp_status (*connect)(struct ddp_wire *wire, int peer, const void *address, size_t bytes);
 
     /* Starts a message to a peer that is connected (op->head is filled in), and a receive from any
@@ -73,10 +73,10 @@ struct ddp_wire_ops {
     void (*receive)(struct ddp_wire *wire, int peer, struct ddp_wire_op *op, void *buffer,
                     size_t bytes);
 
-    /* Moves everything on that can be; true: something happened. */
+    /* Moves on everything that can be; true: something happened. */
     bool (*progress)(struct ddp_wire *wire);
 
-    /* Sleeps until there is something to move on, at most so long; may return early. */
+    /* Sleeps until there is something to move on, at most this long; may return early. */
     void (*wait)(struct ddp_wire *wire, int timeout_ms);
 
     /* Takes a receive back; a message that is on its way ends its peer's connection. */
@@ -85,7 +85,7 @@ struct ddp_wire_ops {
     /* Whether everything that was sent has left this process. Called again and again until true. */
     bool (*flushed)(struct ddp_wire *wire);
 
-    void (*close)(struct ddp_wire *wire); /* what is going on is lost */
+    void (*close)(struct ddp_wire *wire); /* what is still going is lost */
 };
 
 #endif

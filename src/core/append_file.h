@@ -10,11 +10,11 @@
 
 typedef struct ddp_append_file ddp_append_file;
 
-/* Opens `path` for appending, and makes it where it is missing. A last line without an end (a
- * program was killed) is ended first when `lines`. DDP_ERR_IO names the path. */
+/* Opens `path` for appending, and creates it if it is missing. With `lines`, an incomplete last
+ * line (a program was killed) is ended first. DDP_ERR_IO names the path. */
 enum ddp_status ddp_append_file_open(ddp_append_file **file, const char *path, bool lines);
 
-/* Appends one record with one write. Its failure is logged once, as a warning. Of one process at a
+/* Appends one record with one write. A failure is logged once, as a warning. For one process at a
  * time. */
 void ddp_append_file_write(ddp_append_file *file, const void *record, size_t bytes);
 

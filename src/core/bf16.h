@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * bf16, the upper half of a float32: conversions of one element; and float16 as it is
- * found in files. */
+ * bf16, the upper half of a float32: conversions of one element; and float16 as found in files. */
 #ifndef DDP_CORE_BF16_H
 #define DDP_CORE_BF16_H
 
@@ -26,9 +25,8 @@ static inline float ddp_bf16_to_f32(uint16_t value)
     return result;
 }
 
-/* A float of 16 bits, exactly: its bits in the places of a float's give the value divided by 2^112,
- * also for the numbers below the normal ones. Without a branch, so that the loop becomes a fast
- * one. */
+/* A float16, exactly: its bits in the places of a float's give the value divided by 2^112, for
+ * subnormal numbers too. Without a branch, so that loops are fast. */
 static inline float ddp_f16_to_f32(uint16_t half)
 {
     const uint32_t sign = (uint32_t)(half & 0x8000u) << 16;

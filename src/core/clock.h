@@ -17,7 +17,7 @@ double ddp_clock_wall(void);
 /* The point in time timeout_ms from now; INT64_MAX for a negative timeout: never. */
 int64_t ddp_deadline_ns(int timeout_ms);
 
-/* True once the deadline has passed. Never true for INT64_MAX; asks no clock then. */
+/* True once the deadline has passed. Never true for INT64_MAX, and then reads no clock. */
 bool ddp_deadline_passed(int64_t deadline_ns);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A file of which parts are read as they are wanted, by any number of threads. By pread() and not
- * through a mapping: a file that shrinks under a mapping ends the process with SIGBUS, here it is
- * an error; the page cache serves both alike, to all workers of the machine. */
+ * A file whose parts are read on demand, by any number of threads. With pread(), not through a
+ * mapping: a file that shrinks under a mapping ends the process with SIGBUS, here it is an error;
+ * the page cache serves both alike, for all workers of the machine. */
 #ifndef DDP_CORE_INPUT_FILE_H
 #define DDP_CORE_INPUT_FILE_H
 
@@ -15,8 +15,8 @@ struct ddp_input_file {
 };
 
 /* Opens a regular file.
- *   keep  keep it open: then it may be deleted while it is in use. A process may have only so many
- *         open files, about a thousand.
+ *   keep  keep it open: then it may be deleted while it is in use. A process may have only about a
+ *         thousand open files.
  * DDP_ERR_IO: names the file; *file is then closed. DDP_ERR_MEMORY. */
 enum ddp_status ddp_input_file_open(struct ddp_input_file *file, const char *path, bool keep);
 void ddp_input_file_close(struct ddp_input_file *file); /* also a zeroed one */
@@ -25,8 +25,7 @@ void ddp_input_file_close(struct ddp_input_file *file); /* also a zeroed one */
 enum ddp_status ddp_input_file_read(const struct ddp_input_file *file, uint64_t offset, void *to,
                                     size_t bytes);
 
-/* Reads a file whole that is no larger than `most`: one that is not what it is taken for must not
- * fill the memory.
+/* Reads a whole file that is no larger than `most`: the wrong file must not fill the memory.
  *   what  in messages: "not a config.json"
  *   text [out]  of *bytes, freed with free()
  * DDP_ERR_IO, DDP_ERR_FORMAT: it is larger; DDP_ERR_MEMORY. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * JSON texts, read and written where memory may be short. */
+ * JSON texts, read and written even when memory runs short. */
 #ifndef DDP_CORE_JSON_H
 #define DDP_CORE_JSON_H
 
@@ -8,7 +8,7 @@
 
 #include <jansson.h>
 
-/* Parses a text, refusing keys that are there twice. Logs nothing but lack of memory.
+/* Parses a text, refusing duplicate keys. Logs nothing but lack of memory.
  *   root [out]   freed with json_decref()
  *   error [out]  with DDP_ERR_FORMAT: what is wrong, and where
  * DDP_ERR_FORMAT, DDP_ERR_MEMORY. */
@@ -26,11 +26,11 @@ enum ddp_status ddp_json_parse_object(json_t **root, const char *name, const cha
                                       size_t bytes, size_t flags);
 
 /* The text of a value, with jansson's flags; freed with free(). NULL without memory: json_dumps()
- * returns a damaged text where it finds none for a key. */
+ * returns a damaged text if it finds none for a key. */
 char *ddp_json_text(const json_t *json, size_t flags);
 
-/* A number from 0: an integer, and above INT64_MAX, where the integers of jansson and of many other
- * readers end, a text of its digits. */
+/* A number from 0: an integer, or, above INT64_MAX, the largest integer of jansson and many other
+ * readers, a text of its digits. */
 json_t *ddp_json_uint64(uint64_t value);
 
 /* The reverse; false when it is not such a number. */

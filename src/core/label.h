@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The label that is none: what data give and losses leave out. */
+ * The label that does not count: data give it, losses leave it out. */
 #ifndef DDP_CORE_LABEL_H
 #define DDP_CORE_LABEL_H
 

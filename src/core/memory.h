@@ -33,8 +33,8 @@ static inline size_t ddp_align_up(size_t value, size_t alignment)
  * is none. */
 void *ddp_array_alloc(size_t count, size_t size);
 
-/* Copies an element behind the `count` that an array has; elements may be taken off its end in
- * between.
+/* Appends a copy of an element to the `count` that an array has; elements may be removed from its
+ * end between calls.
  *   array [in,out]  a pointer to the pointer to the first one (NULL: none), freed with free()
  * DDP_ERR_MEMORY: logged; nothing has changed. */
 enum ddp_status ddp_array_append(void *array, size_t *count, const void *element, size_t size);
@@ -44,17 +44,17 @@ enum ddp_status ddp_array_append(void *array, size_t *count, const void *element
 void *ddp_pages_alloc(size_t bytes);
 void ddp_pages_free(void *memory, size_t bytes);
 
-/* Whether so many bytes fit now, beside what is held. Says nothing about physical memory. */
+/* Whether this many more bytes fit now. Says nothing about physical memory. */
 bool ddp_memory_probe(size_t bytes);
 
 /* Bytes of memory that the control groups of this process may use; SIZE_MAX: there is no limit. */
 size_t ddp_memory_limit(void);
 
-/* Bytes of memory and swap that this process could have at most: the machine's, or the limit of its
- * control group. What needs more would be killed, not refused. */
+/* The most bytes of memory and swap that this process could have: the machine's, or the limit of
+ * its control group. A run that needs more would be killed, not refused. */
 size_t ddp_memory_total(void);
 
-/* Bytes of memory that this process has held at most, shared memory included; 0: not known. */
+/* The most bytes of memory that this process has held, shared memory included; 0: unknown. */
 size_t ddp_memory_peak(void);
 
 #endif

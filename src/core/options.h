@@ -41,12 +41,12 @@ struct ddp_option {
     const char *environment; /* a variable with the value when the command line has none; or NULL */
     bool negatable;          /* FLAG: --no-name turns it off */
     const char *needs;       /* the name of another row that must be given too; NULL: none */
-    const char *excludes;    /* names of rows that must not, with spaces between; NULL: none */
-    unsigned scope;          /* bits that mean something to who has the table */
+    const char *excludes;    /* names of rows that must not, separated by spaces; NULL: none */
+    unsigned scope;          /* bits that mean something to the table's owner */
 };
 
 /* Parts of a row, beside its help. The file with the table defines OPTION_STRUCT, the type
- * of its destination; a member of another type than the row's is an error of the compiler. */
+ * of its destination; a member whose type is not the row's is a compile error. */
 #define OPTION_AT(member, type)                                                                    \
     offsetof(OPTION_STRUCT, member) + 0 * sizeof(&((OPTION_STRUCT *)0)->member == (type *)0)
 #define OPTION_SECTION(title) .section = title
@@ -107,7 +107,8 @@ const struct ddp_option *ddp_options_given_of(const struct ddp_option *table,
                                               const struct ddp_options_given *given,
                                               unsigned scope);
 
-/* Do the given rows have what they need, and nothing that they exclude? DDP_ERR_INVALID: logged. */
+/* Checks that the given rows have what they need, and nothing that they exclude. DDP_ERR_INVALID:
+ * logged. */
 enum ddp_status ddp_options_check(const struct ddp_option *table,
                                   const struct ddp_options_given *given);
 
@@ -115,7 +116,7 @@ enum ddp_status ddp_options_check(const struct ddp_option *table,
 void ddp_options_forget(const struct ddp_option *table, struct ddp_options_given *given,
                         const char *name);
 
-/* Reads "5,3,8", of at most `most` numbers from min to max; false: it is something else.
+/* Reads "5,3,8", at most `most` numbers from min to max; false: it is something else.
  *   rising  each is above the one before
  *   count [out]  how many there are */
 bool ddp_option_list(const char *value, int most, int64_t min, int64_t max, bool rising,
@@ -125,7 +126,7 @@ bool ddp_option_list(const char *value, int most, int64_t min, int64_t max, bool
  * allows, from 40 to 100 columns, otherwise 80. */
 void ddp_options_help(const struct ddp_option *table, FILE *out);
 
-/* The same of the rows with an example, which stands before the help without its asides. */
+/* The same for the rows with an example, which precedes the help, without its asides. */
 void ddp_options_help_short(const struct ddp_option *table, FILE *out);
 
 #endif

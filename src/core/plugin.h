@@ -12,7 +12,7 @@
 
 #define DDP_PLUGIN_ABI 10 /* changes with any change of a struct that crosses the border */
 
-/* What the library lends to a plugin, which has a copy of core and job of its own. */
+/* What the library lends to a plugin, which has its own copy of core and job. */
 struct ddp_plugin_host {
     void (*log)(int level, const char *text); /* one message, of enum ddp_log_level; "%s" only */
     const int *trace_recording;               /* for ddp_trace_set_sink(), both */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A pool of threads that runs numbered tasks, the calling thread among them. Idle threads spin
+ * A pool of threads, including the calling one, that runs numbered tasks. Idle threads spin
  * briefly, then sleep on a futex; where threads outnumber the usable cores they sleep at once.
  * Workers block all signals. */
 #ifndef DDP_CORE_POOL_H
@@ -11,11 +11,11 @@
 typedef struct ddp_pool ddp_pool;
 typedef void ddp_pool_task(void *arg, size_t index);
 
-/* A pool of `threads` (1 .. 1024), the caller counted in. The pool belongs to the thread that runs
- * tasks on it: one ddp_pool_run() at a time. fork() leaves the child without it. */
+/* A pool of `threads` (1 .. 1024), counting the caller. The pool belongs to the thread that runs
+ * tasks on it: one ddp_pool_run() at a time. After fork() the child has none. */
 enum ddp_status ddp_pool_create(ddp_pool **pool, int threads);
 
-/* The same, and each thread but the caller runs start() before this returns.
+/* The same, but each thread except the caller runs start() before this returns.
  * DDP_ERR_MEMORY: there is not DDP_POOL_START_BYTES of room for each. */
 #define DDP_POOL_START_BYTES ((size_t)256 << 10)
 enum ddp_status ddp_pool_create_started(ddp_pool **pool, int threads, void (*start)(void));

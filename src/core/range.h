@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Parts of a flat array that an update treats in another way than the rest, such as the parameters
+ * Parts of a flat array that an update treats differently from the rest, such as the parameters
  * that weight decay leaves alone. */
 #ifndef DDP_CORE_RANGE_H
 #define DDP_CORE_RANGE_H
@@ -23,7 +23,7 @@ struct ddp_range_walk {
 static inline struct ddp_range_walk ddp_range_walk_start(const struct ddp_range *ranges, int count,
                                                          int64_t begin, int64_t end)
 {
-    int low = 0, high = count; /* the first range that ends behind `begin` */
+    int low = 0, high = count; /* the first range that ends after `begin` */
     while (low < high) {
         int middle = low + (high - low) / 2;
         if (ranges[middle].end > begin)

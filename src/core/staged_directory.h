@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * A directory of files that belong together, which are written aside, into a subdirectory, and then
- * put in their places: weights after all others, and last the index that names them. The directory
- * itself, its subdirectories and its other files stay as they are, so it may be a mount point,
- * belong to another user or be the working directory.
+ * A directory of files that belong together: they are first written into a subdirectory, then moved
+ * into place, weights after all others, and last the index that names them. The directory itself,
+ * its subdirectories and its other files stay as they are, so it may be a mount point, belong to
+ * another user or be the working directory.
  *
- * What a kill leaves is completed by the next writer or reader of the directory if all files had
- * been written, else removed. A lock on the directory tells it from what another writer is at. */
+ * After a kill, the next writer or reader of the directory moves the files into place if all had
+ * been written, else removes them. A lock on the directory tells them from those of a running
+ * writer. */
 #ifndef DDP_CORE_STAGED_DIRECTORY_H
 #define DDP_CORE_STAGED_DIRECTORY_H
 
@@ -20,19 +21,19 @@ typedef struct ddp_staged_directory ddp_staged_directory;
  * are followed as by ddp_path_follow().
  *   directory [out]  freed with ddp_staged_directory_close()
  *   wait_ms          for another writer
- * DDP_ERR_IO: names the path; also when it is something else than a directory. */
+ * DDP_ERR_IO: names the path; also when it is not a directory. */
 enum ddp_status ddp_staged_directory_open(ddp_staged_directory **directory, const char *path,
                                           int wait_ms);
 
-/* Completes what a kill has left in a directory that is to be read, if there is such a thing and
- * the directory may be written. Says so. */
+/* Completes what a kill has left in a directory that is to be read, if it left anything and the
+ * directory is writable. Says so. */
 void ddp_staged_directory_recover(const char *path);
 
 /* Whether the directory was empty, or has a file of that name, by which its kind is known. */
 bool ddp_staged_directory_is_of(const ddp_staged_directory *directory, const char *name);
 
 /* Opens a file that will be in it, as ddp_atomic_file_open().
- *   path [out]  where it is written, for messages; freed with free(), also after a failure */
+ *   path [out]  where it is written, for messages; freed with free(), even after a failure */
 enum ddp_status ddp_staged_directory_file(const ddp_staged_directory *directory, const char *name,
                                           ddp_atomic_file **file, char **path);
 
@@ -40,17 +41,17 @@ enum ddp_status ddp_staged_directory_file(const ddp_staged_directory *directory,
 enum ddp_status ddp_staged_directory_put(const ddp_staged_directory *directory, const char *name,
                                          const char *text);
 
-/* Checks that there is room for a file of so many bytes, or several with that many in all, like
+/* Checks that there is room for a file of this many bytes, or several with that many in all, like
  * ddp_atomic_file_reserve(). */
 enum ddp_status ddp_staged_directory_reserve(const ddp_staged_directory *directory,
                                              const char *name, uint64_t bytes, uint64_t largest);
 
-/* Copies a file into it; nothing where it is the directory's own file of that name already.
- * DDP_ERR_IO, DDP_ERR_MEMORY. */
+/* Copies a file into it, unless it already is the directory's own file of that name. DDP_ERR_IO,
+ * DDP_ERR_MEMORY. */
 enum ddp_status ddp_staged_directory_copy(const ddp_staged_directory *directory, const char *from,
                                           const char *name);
 
-/* Puts all files in their places.
+/* Moves all files into place.
  *   is_old  files that were there and do not belong to the new ones, which are removed
  * DDP_ERR_IO: what was there is unchanged, or the message says where the new files are. */
 enum ddp_status ddp_staged_directory_commit(ddp_staged_directory *directory,

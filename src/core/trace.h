@@ -33,7 +33,7 @@ struct ddp_trace_event {
     int64_t value;
     bool overlaps; /* others on this thread: shown on its own track, distinguished by `id` */
     uint32_t id;
-    const char *track; /* shown on a track of this name, a device's say; NULL: on the thread's */
+    const char *track; /* shown on a track of this name, such as a device's; NULL: the thread's */
 };
 
 /* For the functions below. */
@@ -70,10 +70,10 @@ static inline void ddp_trace_end_overlapping(const char *name, int64_t begin, ui
     }
 }
 
-/* What the calling thread's track is called, "loader" say. The first thread to record is "main". */
+/* Names the calling thread's track, such as "loader". The first thread to record is "main". */
 void ddp_trace_name_thread(const char *name);
 
-/* A plugin's copy of this file records into the trace of the program that loaded it from now on.
+/* From now on a plugin's copy of this file records into the trace of the program that loaded it.
  *   recording  whether that records
  *   record     takes what ddp_trace_record() gets */
 void ddp_trace_set_sink(const int *recording, void (*record)(const struct ddp_trace_event *event));
@@ -86,14 +86,14 @@ enum ddp_status ddp_trace_open(const char *path, int rank, bool create);
 /* Begins or ends recording. */
 void ddp_trace_set_recording(bool on);
 
-/* Writes out what has been recorded, if the last time is a while ago or `now`. By the thread that
- * opened the trace, as are all functions here. */
+/* Writes out what has been recorded, if the last time was a while ago, or if `now`. Called by the
+ * thread that opened the trace, as are all functions here. */
 void ddp_trace_flush(bool now);
 
 /* Ends recording and writes out the rest: after this the process writes nothing to the file. */
 void ddp_trace_finish(void);
 
-/* No thread records any more. Frees everything, after ddp_trace_finish() where that was not called.
+/* Frees everything, after ddp_trace_finish() if that was not called. No thread may record any more.
  *   complete  all processes have finished, and this one adds the end of the file */
 void ddp_trace_close(bool complete);
 

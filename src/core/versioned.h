@@ -7,11 +7,11 @@
 
 #include "ddp.h"
 
-/* Copies such a struct; what an older program does not know becomes zero.
+/* Copies such a struct; members that an older program does not know become zero.
  *   bytes  of the struct here
  *   name   for messages
- * DDP_ERR_INVALID: it is NULL; struct_bytes is not set; a newer program asks for what is not known
- * here. */
+ * DDP_ERR_INVALID: it is NULL; struct_bytes is not set; a newer program uses a member that is not
+ * known here. */
 enum ddp_status ddp_versioned_take(void *taken, size_t bytes, const void *given, const char *name);
 
 #endif

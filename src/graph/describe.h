@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A graph for people: its operations with what they make and cost. */
+ * A graph for people: its operations, what they make and what they cost. */
 #ifndef DDP_GRAPH_DESCRIBE_H
 #define DDP_GRAPH_DESCRIBE_H
 
@@ -18,9 +18,9 @@ struct ddp_operation {
 int ddp_graph_operation_count(const ddp_graph *graph);
 void ddp_graph_describe(const ddp_graph *graph, int index, struct ddp_operation *operation);
 
-/* What products are computed in: DDP_F32 or DDP_BF16. */
+/* The type that products are computed in: DDP_F32 or DDP_BF16. */
 enum ddp_dtype ddp_graph_compute(const ddp_graph *graph);
-/* What activations are in memory: likewise. */
+/* The type of activations in memory: likewise. */
 enum ddp_dtype ddp_graph_activations(const ddp_graph *graph);
 
 #endif

@@ -21,7 +21,7 @@ enum ddp_exec_part {
 enum ddp_status ddp_exec_check_device(const ddp_graph *graph, const char *device);
 
 /* The graph, the device and the flat weights (device memory) must outlive the exec.
- *   parts  of enum ddp_exec_part: what will be run; memory is planned for that only */
+ *   parts  of enum ddp_exec_part: what will be run; memory is planned only for that */
 enum ddp_status ddp_exec_create(ddp_exec **exec, const ddp_graph *graph, ddp_device *device,
                                 unsigned parts, const float *weights);
 void ddp_exec_destroy(ddp_exec *exec);
@@ -32,34 +32,34 @@ enum ddp_status ddp_exec_arena_bytes(const ddp_graph *graph, unsigned parts, siz
 size_t ddp_exec_graph_input_bytes(const ddp_graph *graph, int input); /* 0: no such input */
 size_t ddp_exec_graph_output_bytes(const ddp_graph *graph);
 
-/* Inputs are numbered in the order in which the graph made them; memory is device memory and is
- * borrowed until the next bind. */
+/* Inputs are numbered in the order in which the graph made them; memory is device memory, borrowed
+ * until the next bind. */
 void ddp_exec_bind_input(ddp_exec *exec, int input, const void *memory);
-/* Binds an input in host memory: where it is, or through `staging`.
+/* Binds an input in host memory, directly or through `staging`.
  *   staging  device memory of ddp_exec_input_bytes() that it is copied to first; NULL: the device
  *            reads the host's */
 enum ddp_status ddp_exec_load_input(ddp_exec *exec, int input, const void *host, void *staging);
 size_t ddp_exec_input_bytes(const ddp_exec *exec, int input); /* 0: no such input */
 
-/* Where backward writes (and, elements 0 and 1, the loss and what does not count); device memory of
- * ddp_graph_flat_count() elements. */
+/* Where backward writes (elements 0 and 1: the loss and the number of targets that do not count);
+ * device memory of ddp_graph_flat_count() elements. */
 void ddp_exec_set_gradients(ddp_exec *exec, float *gradients);
 
 /* Backward adds to the gradients, and forward to the loss and the statistics, instead of writing
  * them. */
 void ddp_exec_set_adding(ddp_exec *exec, bool adding);
 
-/* A copy of the flat weights in bf16, which graphs that compute in it must have. Device memory;
- * kept up to date by the caller. */
+/* A bf16 copy of the flat weights, which graphs that compute in bf16 need. Device memory; kept up
+ * to date by the caller. */
 void ddp_exec_set_weights_bf16(ddp_exec *exec, const uint16_t *weights);
 
 /* Where the frozen parameters lie, by their number in the graph's table: device memory, NULL where
  * the graph does not read one. Needed before anything runs; the arrays are borrowed.
- *   rounded  copies in bf16 of those of float32, where the graph computes in it; or NULL: products
+ *   rounded  bf16 copies of the float32 ones, if the graph computes in bf16; or NULL: products
  *            round them each time */
 void ddp_exec_set_frozen(ddp_exec *exec, void *const *values, uint16_t *const *rounded);
 
-/* What random numbers depend on: nothing of where or how the shard is computed. */
+/* What random numbers depend on: not on where or how the shard is computed. */
 struct ddp_exec_position {
     uint64_t seed;
     uint32_t step;  /* of the optimizer */
@@ -71,12 +71,13 @@ void ddp_exec_set_position(ddp_exec *exec, const struct ddp_exec_position *posit
 void ddp_exec_set_place(ddp_exec *exec, const uint32_t *place);
 bool ddp_exec_draws(const ddp_exec *exec); /* whether it uses random numbers */
 
-/* Adds up, over all shards of the step, double sums that an operation has made of its shard. Device
- * memory. Every shard's exec calls it equally often, in the same order, with the same count. */
+/* Adds up, over all shards of the step, the double sums that an operation made for its shard.
+ * Device memory. Every shard's exec calls it equally often, in the same order, with the same
+ * count. */
 typedef enum ddp_status ddp_exec_sync(void *arg, double *sums, size_t count);
 
-/* Training's batch norms are of all shards of a step together, which run at the same moment, and
- * have the same rows each; without this, of the exec's shard.
+/* In training, batch norms cover all shards of a step, which run at the same time and have equally
+ * many rows; without this, the exec's shard.
  *   sync    NULL: none
  *   shards  how many it adds up */
 void ddp_exec_set_sync(ddp_exec *exec, ddp_exec_sync *sync, void *arg, int shards);
@@ -85,8 +86,8 @@ bool ddp_exec_syncs(const ddp_exec *exec); /* whether it has a sync */
 
 /* Keys and values of the positions that come before those of the inputs: attention reads them and
  * adds to them, and positions count from `past` on. Such an exec runs forward only, in float32. Its
- * inputs are the first positions, or the next one of each sample; of the latter, a sample's bits do
- * not depend on the others, nor on how many there are. */
+ * inputs are the first positions, or the next one of each sample; in the latter case a sample's
+ * bits do not depend on the others, nor on their number. */
 struct ddp_exec_cache {
     float *memory;    /* device: capacity x ddp_graph_cache_width() elements of each sample */
     int64_t stride;   /* elements from one sample's to the next's */
@@ -104,9 +105,8 @@ void *ddp_exec_output(const ddp_exec *exec);
 void *ddp_exec_output_gradient(const ddp_exec *exec);
 size_t ddp_exec_output_bytes(const ddp_exec *exec);
 
-/* The loss of the last shard and, where the graph has targets, how many do not count (device
- * memory, 2 elements): elements 0 and 1 of the gradients when they are set and written, not added
- * to. */
+/* The loss of the last shard and, if the graph has targets, how many do not count (device memory, 2
+ * elements): elements 0 and 1 of the gradients when they are set and written, not added to. */
 const float *ddp_exec_loss_value(const ddp_exec *exec);
 
 enum ddp_status ddp_exec_forward(ddp_exec *exec); /* the network part */
@@ -114,9 +114,9 @@ enum ddp_status ddp_exec_loss(ddp_exec *exec);    /* the loss part: the loss and
 enum ddp_status
 ddp_exec_loss_backward(ddp_exec *exec); /* the loss part: the gradient of the output */
 
-/* Runs the operations that are products of matrices alone, forward and backward, on whatever lies
- * in memory: the device meets their shapes. What this writes the next pass overwrites; inputs that
- * are not bound are zeros.
+/* Runs only the matrix products, forward and backward, on whatever is in memory, so that the device
+ * meets their shapes. The next pass overwrites what this writes; inputs that are not bound are
+ * zeros.
  *   gradients  as ddp_exec_set_gradients() */
 enum ddp_status ddp_exec_run_products(ddp_exec *exec, float *gradients);
 

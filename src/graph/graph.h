@@ -13,14 +13,14 @@
 
 enum ddp_status ddp_graph_create(ddp_graph **graph);
 
-/* In what matrix products and convolutions take their operands, before they are built: DDP_F32 (the
- * default) or DDP_BF16. They add up in float32 either way. */
+/* The type in which matrix products and convolutions take their operands, before they are built:
+ * DDP_F32 (the default) or DDP_BF16. They add up in float32 either way. */
 void ddp_graph_set_compute(ddp_graph *graph, enum ddp_dtype compute);
 
-/* What results of operations and their gradients are in memory, before anything is built: DDP_F32
- * (the default), or DDP_BF16 for devices whose kernels take it, with that compute too. Samples of
- * float32, input 0, are cast. Parameters, their gradients, statistics and the loss are float32
- * always. */
+/* The type of results and their gradients in memory, before anything is built: DDP_F32 (the
+ * default), or DDP_BF16 for devices whose kernels take it, with compute DDP_BF16 too. Float32
+ * samples, input 0, are cast. Parameters, their gradients, statistics and the loss are always
+ * float32. */
 void ddp_graph_set_activations(ddp_graph *graph, enum ddp_dtype activations);
 
 /* Before an exec is made: sums whose rows are normalised next are planned as one operation, for
@@ -29,10 +29,10 @@ void ddp_graph_set_fuses_norms(ddp_graph *graph, bool fuses);
 
 /* Before anything is built: where softmax cross-entropy reads a linear layer, zeros follow its
  * weight and bias up to a round number of classes, and its logits too, for devices whose products
- * are faster so. Names, shapes and counts are those without. */
+ * are faster that way. Names, shapes and counts do not change. */
 void ddp_graph_set_pads_classes(ddp_graph *graph, bool pads);
 
-/* Before an exec is made: what the operations of a block leave to backward, except what later
+/* Before an exec is made: what the operations of a block leave for backward, except what later
  * blocks read, is dropped after forward and computed again before the block's backward. The same
  * bits. */
 void ddp_graph_set_recompute(ddp_graph *graph, bool recompute);
@@ -77,21 +77,21 @@ struct ddp_parameter {
 
 /* Parameters and gradients are one flat array each, with equal offsets. Its first DDP_FLAT_ALIGN
  * elements are not parameters: element 0 of the gradients is the loss, so that it is summed over
- * shards with them, and element 1 how many of the shard's targets do not count. Float32 has the sum
- * of these exactly up to 2^24; all targets together may be more. Then come the statistics: among
- * the weights their running values, among the gradients what was seen in a shard. Parameters follow
- * in the order in which backward finishes their gradients. All are aligned; gaps are zero. */
+ * shards with them, and element 1 how many of the shard's targets do not count. Float32 holds their
+ * sum exactly up to 2^24; all targets together may be more. Then come the statistics: among the
+ * weights their running values, among the gradients what was seen in a shard. Parameters follow in
+ * the order in which backward finishes their gradients. All are aligned; gaps are zero. */
 #define DDP_FLAT_ALIGN 16
 
 /* Frozen parameters have a table of their own, and memory of their own, of
  * ddp_graph_frozen_bytes(): first those of float32, then those of bf16, each with its padding.
- * Graphs of one model have the same places, also stages, which have the whole graph's table. */
+ * Graphs of one model have the same places, even stages, which have the whole graph's table. */
 int ddp_graph_frozen_count(const ddp_graph *graph);
 const struct ddp_parameter *ddp_graph_frozen_at(const ddp_graph *graph, int index);
 int64_t ddp_graph_frozen_element_count(const ddp_graph *graph);
 size_t ddp_graph_frozen_bytes(const ddp_graph *graph);
-/* The first so many bytes have those of float32. Where a graph computes in bf16 there may be a copy
- * of these in bf16, half as large, with half the places. */
+/* This many bytes at the beginning hold the float32 ones. If a graph computes in bf16 there may be
+ * a bf16 copy of them, half as large, with half the places. */
 size_t ddp_graph_frozen_f32_bytes(const ddp_graph *graph);
 /* Bytes of one in memory, with its padding. */
 size_t ddp_frozen_bytes(const struct ddp_parameter *frozen);
@@ -105,15 +105,15 @@ static inline int64_t ddp_parameter_end(const struct ddp_parameter *parameter)
                                    DDP_FLAT_ALIGN * DDP_FLAT_ALIGN;
 }
 
-/* Before input 0 or 1 is built: it must be `rows` rows of `values` such numbers.
+/* Before input 0 or 1 is built: it must be `rows` rows of `values` numbers of this dtype.
  *   what  they are, for the message; borrowed */
 void ddp_graph_expect_input(ddp_graph *graph, int input, const char *what, enum ddp_dtype dtype,
                             int64_t rows, int64_t values);
 bool ddp_graph_is_finished(const ddp_graph *graph);
 
-/* Labels of a shard where the loss leaves out those that are DDP_LABEL_NONE. Its loss and gradients
- * are sums divided by this number; a global batch is divided by what counts in all of it. 0: the
- * loss is a mean that leaves out nothing. Of a stage: as of the whole graph. */
+/* Labels of a shard, if the loss leaves out those that are DDP_LABEL_NONE. Its loss and gradients
+ * are sums divided by this number; a global batch is divided by the number that counts in all of
+ * it. 0: the loss is a mean that leaves out nothing. For a stage: as for the whole graph. */
 int64_t ddp_graph_target_count(const ddp_graph *graph);
 /* Whether the loss is the output, made of hidden states by an operation with parameters. An exec
  * that trains has it after backward. */
@@ -125,7 +125,7 @@ const struct ddp_parameter *ddp_graph_parameter_at(const ddp_graph *graph, int i
 /* Which values of a parameter operations read. */
 struct ddp_graph_reads {
     bool f32;
-    bool bf16; /* the copy that graphs have which compute in bf16 */
+    bool bf16; /* the copy that graphs that compute in bf16 have */
 };
 struct ddp_graph_reads ddp_graph_parameter_reads(const ddp_graph *graph, int index);
 int64_t ddp_graph_element_count(const ddp_graph *graph); /* of parameters alone */
@@ -138,7 +138,7 @@ int64_t ddp_graph_statistics_count(const ddp_graph *graph);
 double ddp_graph_flops(const ddp_graph *graph);
 
 /* Fills a flat array of weights, and the memory of frozen parameters, with initial values drawn
- * from the generator, in the order in which parameters were made: what is learned begins alike,
+ * from the generator, in the order in which parameters were made: learned ones begin alike,
  * whatever is frozen.
  *   frozen  host memory of ddp_graph_frozen_bytes(); NULL where there are none
  * DDP_ERR_MEMORY. */

@@ -12,7 +12,7 @@
 
 #define NODE_INPUTS 6
 
-/* A constant is numbers that the graph has from the start, which lie in the arena of each exec. */
+/* A constant is numbers that the graph has from the start, in the arena of each exec. */
 enum tensor_kind {
     TENSOR_INPUT,
     TENSOR_PARAMETER,
@@ -30,10 +30,10 @@ struct ddp_tensor {
     int dim_count;
     int64_t dims[DDP_TENSOR_DIMS];
     int64_t count;       /* elements */
-    int64_t pitch;       /* from one row of the last dimension to the next; more than that is only
+    int64_t pitch;       /* from one row of the last dimension to the next; larger than it only
                             where the graph was finished with logits that it pads */
     int producer;        /* node that makes it, or -1 */
-    ddp_tensor *base;    /* a view shares the memory of this tensor; else NULL */
+    ddp_tensor *base;    /* a view shares this tensor's memory; else NULL */
     int index;           /* among the inputs, the parameters, or the frozen ones */
     bool needs_gradient; /* a learned parameter lies before it */
     float *values;       /* of a constant, on the host; the whole graph's, not a stage's */
@@ -60,8 +60,8 @@ struct node {
     bool keeps_output;      /* reads the value of its output again */
     bool can_pad;           /* it makes more columns from parameters with more rows */
     bool overwrites_dy;     /* leaves something else where the gradient of its output was */
-    size_t saved_bytes;     /* what forward keeps for backward beside tensors */
-    bool saves_once;        /* ... and does not make anew when it is recomputed */
+    size_t saved_bytes;     /* what forward keeps for backward besides tensors */
+    bool saves_once;        /* ... and does not make again when it is recomputed */
     size_t forward_scratch; /* bytes that are free to use while it runs */
     size_t backward_scratch;
 };
@@ -71,15 +71,15 @@ struct ddp_op {
     bool gradient_in_forward; /* in training, forward writes the gradient of inputs[0] already; it
                                  must be the only reader of that tensor */
     bool joins;    /* its output's gradient is the gradient of inputs 0 and 1, unchanged: memory may
-                      be shared where nothing comes in between */
+                      be shared if nothing comes in between */
     bool in_place; /* elementwise: the output may take the place of inputs[0] or, joins, inputs[1]
                     */
-    bool is_cast;  /* its output is called as inputs[0] is */
+    bool is_cast;  /* its output has the name of inputs[0] */
     bool turns_dy; /* backward is elementwise: the gradient of inputs[0] may take the place of the
                       output's, and then overwrites_dy */
     bool turns_inputs; /* likewise: the gradient of an input may take the place of its value */
     const char *sum_and_norm; /* of a norm of the rows of inputs[0], which may be done with the sum
-                                 that makes those: what the two are called. NULL: it is none */
+                                 that makes those: what the two are called. NULL: not a norm */
     bool takes_pitch;         /* rows of inputs[0] may lie apart; its gradient is zero in between */
     bool multiplies;          /* forward and backward are products of matrices */
     bool is_float32; /* its output is float32 whatever the graph's activations are: a loss */
@@ -90,8 +90,8 @@ struct ddp_op {
     bool loss_in_backward; /* a loss with parameters: an exec that trains computes it in backward
                               alone, with all that is made of it */
     enum ddp_status (*forward)(ddp_exec *exec, const struct node *node);
-    /* Does its forward and that of the node behind it in one pass, where the graph has planned for
-     * it (ddp_graph_fuses()) and the device can; NULL: nothing to do that with. */
+    /* Does its forward and that of the next node in one pass, where the graph has planned it
+     * (ddp_graph_fuses()) and the device can; NULL: it cannot. */
     enum ddp_status (*forward_fused)(ddp_exec *exec, const struct node *node);
     enum ddp_status (*backward)(ddp_exec *exec,
                                 const struct node *node); /* NULL: nothing is left to do */
@@ -143,24 +143,24 @@ struct ddp_message_place {
 extern const struct ddp_op ddp_graph_receive, ddp_graph_send;
 
 /* Give the parameters their offsets: statistics, then what backward of this graph finishes, in that
- * order. Of stages, in the order of backward, each goes on where the one before has ended. */
+ * order. Of stages, in the order of backward, each continues where the one before ended. */
 void ddp_graph_place_statistics(ddp_graph *graph);
 void ddp_graph_place_learned(ddp_graph *graph);
 
-/* The classes that a layer of so many has with its padding, if the graph pads it. */
+/* The classes that a layer with this many has with its padding, if the graph pads it. */
 int64_t ddp_graph_padded(const ddp_graph *graph, int64_t classes);
-/* What a product with this weight (out,in), learned or frozen, takes in either pass. */
+/* The scratch that a product with this weight (out,in), learned or frozen, takes in either pass. */
 size_t ddp_graph_linear_scratch(const ddp_graph *graph, const ddp_tensor *weight, int64_t rows,
                                 int64_t in, int64_t out);
 
-/* Zeros follow a parameter of so many classes, up to that number of them. */
+/* Makes zeros follow a parameter, up to this number of classes. */
 void ddp_graph_pad_parameter(ddp_graph *graph, const ddp_tensor *parameter, int64_t classes);
 
 /* Notes that node `number` reads this tensor. */
 void ddp_graph_note_reader(ddp_tensor *tensor, int number);
 
-/* Float32 numbers that operations read and nothing learns; NULL after an error. Its values, zeros
- * at first, are the caller's to fill in. */
+/* Float32 numbers that operations read and that are not learned; NULL after an error. Its values,
+ * zeros at first, are for the caller to fill in. */
 ddp_tensor *ddp_graph_constant(ddp_graph *graph, const char *name, int dim_count,
                                const int64_t *dims);
 
@@ -170,7 +170,7 @@ ddp_tensor *ddp_graph_constant(ddp_graph *graph, const char *name, int dim_count
 ddp_tensor *ddp_graph_add_node(ddp_graph *graph, const struct node *node, const void *attributes,
                                size_t attributes_bytes, int dim_count, const int64_t *dims);
 
-/* An input as it comes; ddp_graph_input() casts it to what the activations are. */
+/* An input as it comes; ddp_graph_input() casts it to the type of the activations. */
 ddp_tensor *ddp_graph_add_input(ddp_graph *graph, const char *name, enum ddp_dtype dtype,
                                 int dim_count, const int64_t *dims);
 
@@ -188,7 +188,7 @@ bool ddp_graph_layer_begins(ddp_graph *graph, const char *name, const ddp_tensor
 ddp_tensor *ddp_graph_reject(ddp_graph *graph, enum ddp_status status, const char *format, ...)
     DDP_PRINTF(3, 4);
 
-/* The tensor whose memory a tensor has: itself, or the base of a view. */
+/* The tensor whose memory a tensor uses: itself, or the base of a view. */
 static inline const ddp_tensor *ddp_tensor_base(const ddp_tensor *tensor)
 {
     return tensor->base ? tensor->base : tensor;
@@ -208,8 +208,7 @@ static inline struct ddp_parameter *ddp_tensor_parameter(const ddp_graph *graph,
                                          : &graph->parameters[tensor->index];
 }
 
-/* The parameter that input i of a node is, or has as its base, and that is not frozen; NULL: it is
- * none. */
+/* The unfrozen parameter that input i of a node is, or has as its base; NULL: there is none. */
 static inline const ddp_tensor *ddp_node_parameter(const struct node *node, int i)
 {
     const ddp_tensor *input = node->inputs[i] ? ddp_tensor_base(node->inputs[i]) : NULL;
@@ -223,7 +222,7 @@ static inline size_t ddp_tensor_bytes(const ddp_tensor *tensor)
     return (size_t)(tensor->count / width * tensor->pitch) * ddp_dtype_bytes(tensor->dtype);
 }
 
-/* Forward of an add and of the layer norm or RMS norm behind it in one pass. */
+/* Forward of an add and of the layer norm or RMS norm after it in one pass. */
 enum ddp_status ddp_graph_forward_add_norm(ddp_exec *exec, const struct node *sum,
                                            const struct node *norm);
 
@@ -237,8 +236,8 @@ static inline int64_t ddp_tensor_rows(const ddp_tensor *tensor)
     return tensor->count / tensor->dims[tensor->dim_count - 1];
 }
 
-/* Something in the arena, and the steps between which it is needed, both included. Forward of node
- * i is step i; the steps of backward follow. */
+/* Something in the arena, and the first and last step at which it is needed. Forward of node i is
+ * step i; the steps of backward follow. */
 struct placement {
     int first, last;
     size_t bytes;
@@ -252,7 +251,7 @@ struct lives {
 };
 
 /* The memory plan. Several tensors may share an item; two items overlap in memory only if they do
- * not in time. */
+ * not overlap in time. */
 struct ddp_graph_plan {
     struct placement *items;
     int item_count;
@@ -279,11 +278,10 @@ const float *ddp_exec_value_f32(const ddp_exec *exec, const ddp_tensor *tensor);
 const uint16_t *ddp_exec_value_bf16(const ddp_exec *exec, const ddp_tensor *tensor);
 /* Float32 of a parameter or the loss, else of the tensor's dtype; NULL: not needed. */
 void *ddp_exec_gradient(const ddp_exec *exec, const ddp_tensor *tensor);
-/* Whether the gradient of inputs[input] is added to, because a later operation reads it too and
- * backward has been there, or because it is a parameter's and the exec adds; else it is written. */
+/* Whether the gradient of inputs[input] is added to, because a later operation reads it too and its
+ * backward is done, or because it is a parameter's and the exec adds; else it is written. */
 bool ddp_exec_accumulates(const ddp_exec *exec, const struct node *node, int input);
-/* Whether this forward is that of a recomputation: it leaves statistics alone, and gives the same
- * bits. */
+/* Whether this forward is a recomputation: it leaves statistics alone, and gives the same bits. */
 bool ddp_exec_recomputes(const ddp_exec *exec);
 /* Whether gradients, statistics and the loss are added to those of other shards. */
 bool ddp_exec_adding(const ddp_exec *exec);
@@ -296,7 +294,7 @@ enum ddp_status ddp_exec_pass_backward(ddp_exec *exec, int pass);
 void *ddp_exec_saved(const ddp_exec *exec, const struct node *node);
 void *ddp_exec_forward_scratch(const ddp_exec *exec, const struct node *node);
 void *ddp_exec_backward_scratch(const ddp_exec *exec, const struct node *node);
-/* Shards whose sums are one, 1: only this one's. Where there are more, adds `count` sums up over
+/* Shards whose sums are added up; 1: only this one's. If there are more, adds up `count` sums over
  * them; device memory. */
 int ddp_exec_sync_shards(const ddp_exec *exec);
 enum ddp_status ddp_exec_sync_sums(ddp_exec *exec, double *sums, size_t count);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The search for the first value that is not finite: a shard is run once more, and every tensor is
- * looked at as soon as it is there. */
+ * checked as soon as it is computed. */
 #ifndef DDP_GRAPH_SCAN_H
 #define DDP_GRAPH_SCAN_H
 

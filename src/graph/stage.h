@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Stages: consecutive operations of a graph as graphs of their own, for the workers of a pipeline.
- * What earlier operations make and these or later ones read arrives in a message, and leaves in
- * one: the values on the way forward, their gradients on the way back. Each tensor has the bits
- * that the whole graph gives it. */
+ * Tensors that earlier operations make and these or later ones read arrive in a message, and leave
+ * in one: values on the way forward, gradients on the way back. Each tensor has the bits that the
+ * whole graph gives it. */
 #ifndef DDP_GRAPH_STAGE_H
 #define DDP_GRAPH_STAGE_H
 
@@ -24,7 +24,7 @@ struct ddp_graph_range {
  *   parts  [out] `count` graphs
  * A range that ends the graph has its output and its loss; others have neither, and run as
  * networks: ddp_exec_forward() runs all of such a stage, ddp_exec_backward() too. The last cut must
- * not lie behind the output. What other workers read too is not asked. DDP_ERR_MEMORY,
+ * not lie behind the output. Whether other workers read it too does not matter. DDP_ERR_MEMORY,
  * DDP_ERR_INVALID; on failure there is nothing to destroy. */
 enum ddp_status ddp_graph_make_stages(const ddp_graph *graph, const struct ddp_graph_range *ranges,
                                       int count, ddp_graph **parts);
@@ -34,12 +34,12 @@ int ddp_graph_stage_source(const ddp_graph *stage, int i);
 
 /* Of any graph, beside what graph/describe.h has. */
 
-/* The operations up to the output: a cut lies before one of operations 1 .. that - 1. */
+/* The operations up to the output: a cut lies before one of operations 1 .. this number - 1. */
 int ddp_graph_network_count(const ddp_graph *graph);
 
-/* Bytes of the messages that pass a cut before operation n: tensors one behind the other, at
- * multiples of DDP_CACHE_LINE, in the order in which the graph made them. 0: nothing passes. Those
- * of gradients leave out what no parameter lies before. */
+/* Bytes of the messages that pass a cut before operation n: tensors one after another, at multiples
+ * of DDP_CACHE_LINE, in the order in which the graph made them. 0: nothing passes. Gradients leave
+ * out tensors that no parameter lies before. */
 size_t ddp_graph_cut_values(const ddp_graph *graph, int n);
 size_t ddp_graph_cut_gradients(const ddp_graph *graph, int n);
 
@@ -57,7 +57,7 @@ const char *ddp_graph_result_name(const ddp_graph *graph, int n);
 double ddp_graph_operation_flops(const ddp_graph *graph, int n);
 
 /* Where an exec of a stage takes and puts messages: device memory, borrowed until the next call.
- * NULL where none passes, and until the pass that uses it. Forward copies values from values_in
+ * NULL if none passes, and until the pass that uses it. Forward copies values from values_in
  * and to values_out; backward copies gradients from gradients_in and to gradients_out. */
 struct ddp_exec_messages {
     const void *values_in, *gradients_in;
@@ -67,8 +67,8 @@ void ddp_exec_set_messages(ddp_exec *exec, const struct ddp_exec_messages *messa
 
 /* Backward writes the gradient of this parameter (its number in the graph's table) here, not into
  * the flat array, also while the exec adds: device memory of so many elements. An earlier stage of
- * the worker adds to what is there. NULL: into the flat array. One at a time. Added to an array
- * later, it has other bits than if backward adds to that array: products add blocks of rows. */
+ * the worker adds to what is there. NULL: into the flat array. One at a time. Adding it to an array
+ * later gives other bits than letting backward add to that array: products add blocks of rows. */
 void ddp_exec_set_gradient_of(ddp_exec *exec, int parameter, float *gradient);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The memory of frozen parameters. Where devices compute in the host's memory, all workers of a
- * machine map one copy of all of them, which rank 0 fills; other devices have those that their
- * graphs read, and rank 0 has all until they are there. */
+ * The memory of frozen parameters. If devices compute in the host's memory, all workers of a
+ * machine map one copy of all of them, which rank 0 fills; other devices have those their graphs
+ * read, and rank 0 has all until then. */
 #ifndef DDP_MODE_FROZEN_H
 #define DDP_MODE_FROZEN_H
 
@@ -15,12 +15,12 @@ struct ddp_frozen_host {
     void *values;      /* ddp_graph_frozen_bytes(); NULL: this rank has none */
     uint16_t *rounded; /* copies of those of float32, for graphs that compute in bf16; or NULL */
     size_t bytes;      /* of both */
-    bool shared;       /* it is a communicator's, and of all workers of the machine */
-    ddp_comm *comm;    /* over all workers; NULL: there is one */
+    bool shared;       /* it belongs to a communicator, and to all workers of the machine */
+    ddp_comm *comm;    /* over all workers; NULL: there is only one */
 };
 
-/* Zeroed memory: of rank 0, and where it is shared of all. Nothing for a graph that has no frozen
- * parameters. Collective.
+/* Zeroed memory: on rank 0, or, if shared, for all. Nothing for a graph without frozen parameters.
+ * Collective.
  *   comm         outlives it, and frees what is shared; NULL: there is one worker
  *   host_memory  devices compute in the host's memory
  *   compute      of the graphs
@@ -28,12 +28,12 @@ struct ddp_frozen_host {
 enum ddp_status ddp_frozen_host_alloc(struct ddp_frozen_host *host, const ddp_graph *graph,
                                       ddp_comm *comm, bool host_memory, enum ddp_dtype compute);
 
-/* Rank 0 has filled `values`: what is shared is complete on all machines. Collective. */
+/* After rank 0 has filled `values`: completes what is shared, on all machines. Collective. */
 enum ddp_status ddp_frozen_host_complete(struct ddp_frozen_host *host, const ddp_graph *graph,
                                          int nodes);
 void ddp_frozen_host_free(struct ddp_frozen_host *host); /* takes a zeroed one */
 
-/* A hash of names, shapes and values, without paddings: the same wherever they lie. */
+/* A hash of names, shapes and values, without padding: the same wherever they are. */
 uint64_t ddp_frozen_hash(const ddp_graph *graph, const void *values);
 
 /* For ddp_exec_set_frozen(). */
@@ -45,18 +45,18 @@ struct ddp_frozen {
     size_t bytes;
 };
 
-/* What a device has of them, of those that one of two graphs reads. Collective where other workers
- * have devices with memory of their own.
+/* A device's copy of those that one of two graphs reads. Collective where other workers have
+ * devices with memory of their own.
  *   host     NULL: there are none, or their values do not matter
  *   early    NULL: one graph
  *   compute  DDP_BF16: with copies
- * What was made is freed with ddp_frozen_close(), also after a failure. */
+ * Free it with ddp_frozen_close(), even after a failure. */
 enum ddp_status ddp_frozen_open(struct ddp_frozen *frozen, ddp_device *device,
                                 const struct ddp_frozen_host *host, const ddp_graph *graph,
                                 const ddp_graph *early, enum ddp_dtype compute);
 void ddp_frozen_close(struct ddp_frozen *frozen); /* takes a zeroed one */
 
-/* Bytes of a device's own memory for what a graph reads, with copies in bf16. */
+/* Bytes of a device's own memory for what a graph reads, with bf16 copies. */
 size_t ddp_frozen_device_bytes(const ddp_graph *graph, const ddp_graph *early,
                                enum ddp_dtype compute);
 /* ... and of the host's for all of them. */

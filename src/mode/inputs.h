@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * How a shard's batch gets to the device of a replica. Where the device cannot read the loader's
+ * How a shard's batch gets to the device of a replica. If the device cannot read the loader's
  * memory there are two sets of buffers, so that one is filled while the other is read. */
 #ifndef DDP_MODE_INPUTS_H
 #define DDP_MODE_INPUTS_H
@@ -15,7 +15,7 @@ struct ddp_inputs {
     uint32_t *place; /* device memory, for ddp_exec_set_place(); NULL: not needed */
 };
 
-/* Local shard i has set i % 2, which is the device's slot. */
+/* Local shard i uses set i % 2, which is the device's slot. */
 static inline int ddp_inputs_slot(int64_t shard)
 {
     return (int)(shard & 1);
@@ -23,10 +23,10 @@ static inline int ddp_inputs_slot(int64_t shard)
 
 /* Memory for the inputs of both execs.
  *   tail    may be NULL
- *   copied  also where the device could read the loader's: DataParallel's master copies samples to
- *           its replicas
+ *   copied  even if the device could read the loader's: DataParallel's master copies samples to its
+ *           replicas
  *   ahead   one shard follows another
- * On failure ddp_inputs_close() frees what there is. */
+ * After a failure ddp_inputs_close() frees what was made. */
 enum ddp_status ddp_inputs_open(struct ddp_inputs *inputs, ddp_device *device, ddp_exec *exec,
                                 ddp_exec *tail, bool copied, bool ahead);
 void ddp_inputs_close(struct ddp_inputs *inputs);

@@ -15,14 +15,15 @@ struct ddp_mode {
         *replicas;              /* setup.replicas; the first has the weights to evaluate and save */
     struct ddp_updater updater; /* of the first one's weights */
     bool lacks_weights;         /* other workers have the new float32 values of some weights */
-    bool failed;                /* what is on its way to or from others will not come to an end */
+    bool failed;                /* transfers to or from others will not finish */
 };
 
 struct ddp_mode_ops {
     size_t bytes; /* of the mode's own struct, which comes zeroed except setup and replicas */
-    /* Opens the replicas and the updater. After a failure close() and what follows is called. */
+    /* Opens the replicas and the updater. close() and what follows are called even after a
+     * failure. */
     enum ddp_status (*open)(ddp_mode *mode);
-    /* What is the mode's own; before updater and replicas are closed. */
+    /* Closes what is the mode's own, before updater and replicas are closed. */
     void (*close)(ddp_mode *mode);
     enum ddp_status (*step)(ddp_mode *mode, ddp_loader *loader, double rate, int64_t step,
                             float *loss);
@@ -32,14 +33,14 @@ struct ddp_mode_ops {
     enum ddp_status (*load_state)(ddp_mode *mode, int i, const float *flat);
     /* As ddp_mode_get_weights(); NULL: the first replica has them all. */
     enum ddp_status (*get_weights)(ddp_mode *mode, int64_t begin, int64_t count, float *values);
-    /* As ddp_mode_complete_weights(), where weights are lacking. */
+    /* As ddp_mode_complete_weights(), if weights are missing. */
     enum ddp_status (*complete_weights)(ddp_mode *mode);
     /* As ddp_mode_own_weights(); NULL: the first replica has them all. */
     enum ddp_status (*own_weights)(ddp_mode *mode, int parameter, float *values, bool *own);
     /* As ddp_mode_put_weights(). */
     enum ddp_status (*put_weights)(ddp_mode *mode, int64_t begin, int64_t count,
                                    const float *values);
-    /* As ddp_mode_state_name(), ddp_mode_has_state() and ddp_mode_apart_now(), i from 0 behind the
+    /* As ddp_mode_state_name(), ddp_mode_has_state() and ddp_mode_apart_now(), i from 0 after the
      * optimizer's arrays; NULL: there are no others. */
     const char *(*array_name)(const ddp_mode *mode, int i);
     bool (*has_array)(const ddp_mode *mode, int i, const struct ddp_mode_apart *apart);
@@ -74,20 +75,20 @@ struct ddp_network_ops {
 
 extern const struct ddp_mode_ops ddp_mode_ddp, ddp_mode_dp, ddp_mode_pipeline;
 
-/* What each worker or replica runs; of DataParallel's, the master alone has the loss. */
+/* What each worker or replica runs; in DataParallel only the master has the loss. */
 #define DDP_MODE_WORKER_PARTS  (DDP_EXEC_NETWORK | DDP_EXEC_LOSS | DDP_EXEC_BACKWARD)
 #define DDP_MODE_REPLICA_PARTS (DDP_EXEC_NETWORK | DDP_EXEC_BACKWARD)
 #define DDP_MODE_MASTER_PARTS  (DDP_EXEC_LOSS | DDP_EXEC_BACKWARD)
 
-/* DataParallel: whether this replica takes gradients from the memory of another device, through an
- * array of its own. */
+/* DataParallel: whether this replica takes gradients from another device's memory, through its own
+ * array. */
 bool ddp_dp_stages(const struct ddp_mode_setup *setup, bool host_memory, int replica);
 
 /* Array i of the optimizer's state, in device memory; NULL after the last. */
 float *ddp_mode_state(const ddp_mode *mode, int i);
 int ddp_mode_state_count(const ddp_mode *mode);
 
-/* The whole array to or from the host's memory, done when these return. */
+/* Copies the whole array to or from host memory; done when these return. */
 enum ddp_status ddp_mode_copy_state_out(const ddp_mode *mode, int i, float *flat);
 enum ddp_status ddp_mode_copy_state_in(const ddp_mode *mode, int i, const float *flat);
 

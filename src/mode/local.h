@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Local steps in DDP (post-local SGD): each worker updates weights of its own for some steps, then
- * all take the average, or let an outer optimizer take a step towards it (DiLoCo). struct
- * ddp_mode_local says when. Between synchronisations the weights may be exchanged for the average
- * for a while, for those who evaluate or save it. */
+ * Local steps in DDP (post-local SGD): each worker updates its own weights for some steps, then all
+ * take the average, or let an outer optimizer take a step towards it (DiLoCo). struct
+ * ddp_mode_local says when. Between synchronisations the weights may be replaced by the average for
+ * a while, to evaluate or save it. */
 #ifndef DDP_MODE_LOCAL_H
 #define DDP_MODE_LOCAL_H
 
@@ -21,18 +21,18 @@ struct ddp_local {
     char (*names)[64]; /* of the arrays that follow the optimizer's; the last is "" */
 };
 
-/* Nothing, where no step is local.
+/* Does nothing if no step is local.
  *   local  zeroed
- * What was made is closed with ddp_local_close(), also after a failure. */
+ * Close it with ddp_local_close(), even after a failure. */
 enum ddp_status ddp_local_open(struct ddp_local *local, struct ddp_share *share);
 void ddp_local_close(struct ddp_local *local); /* before the replica */
 
-/* In the place of a step of DDP: the loss is that over all workers' shards, the norm the mean
- * of their norms, and the only exchange, but where the step ends with a synchronisation. */
+/* In place of a DDP step: the loss is over all workers' shards, the norm the mean of their norms,
+ * and these the only exchange, unless the step ends with a synchronisation. */
 enum ddp_status ddp_local_step(struct ddp_local *local, ddp_loader *loader, double rate,
                                int64_t step, float *loss);
 
-/* For checkpoints, as ddp_mode_state_name() and its like, of the arrays that follow the
+/* For checkpoints, as ddp_mode_state_name() and the like, for the arrays that follow the
  * optimizer's own; and array i of the optimizer as the mean of all workers'. */
 enum ddp_status ddp_local_name_arrays(struct ddp_local *local);
 const char *ddp_local_array_name(const struct ddp_local *local, int i);

@@ -42,7 +42,7 @@ static inline bool ddp_mode_local_synchronises(const struct ddp_mode_local *loca
            (done - local->from) % local->every == 0;
 }
 
-/* What a mode is made from. The pointers are borrowed until it is destroyed, except `weights` and
+/* What a mode is made from. Pointers are borrowed until it is destroyed, except `weights` and
  * `optimizer`. */
 struct ddp_mode_setup {
     const ddp_graph *graph;      /* for a whole shard */
@@ -51,7 +51,7 @@ struct ddp_mode_setup {
     ddp_job *job;
     ddp_comm *comm;
     const char *device;    /* kind, for ddp_device_open() */
-    const int *devices;    /* of it: the worker's, or each replica's; NULL: the first ones */
+    const int *devices;    /* of this kind: the worker's, or each replica's; NULL: the first ones */
     bool fast;             /* DDP on devices: sums in the order that is fastest there */
     int threads;           /* host threads a worker (or replica) computes with */
     int replicas;          /* DataParallel; else 1 */
@@ -62,14 +62,14 @@ struct ddp_mode_setup {
     const struct ddp_frozen_host *frozen; /* of all ranks, complete; the graph's frozen parameters.
                             Not read after the mode is made where devices have memory of their own.
                             NULL: there are none */
-    enum ddp_dtype compute; /* DDP_BF16: the graphs compute in it, and get the weights so; else
+    enum ddp_dtype compute; /* DDP_BF16: the graphs compute in it, and get such weights; else
                                DDP_F32 */
     uint64_t seed;          /* of random numbers in the graph: dropout */
     struct ddp_optimizer_config optimizer; /* its no_decay is not used: */
     bool decay_matrices_only; /* no weight decay for parameters of one dimension: biases, norms */
     double clip_norm;         /* the mean gradient is scaled down to this norm; 0: never */
-    bool only_finite;         /* leave out an update when its loss, or norm, is not finite */
-    bool gradient_norm;       /* compute its norm in each step, also without clipping */
+    bool only_finite;         /* leave out an update when its loss or norm is not finite */
+    bool gradient_norm;       /* compute its norm in each step, even without clipping */
     bool zero;                /* DDP: the update is shared out over the workers */
     bool shared_weights;      /* ... which have one copy of the weights on each machine, where the
                             communicator has shared memory, and on one machine also of the state;
@@ -86,25 +86,25 @@ struct ddp_mode_setup {
     size_t bucket_bytes; /* DDP: gradients all-reduced together; the first at most 1 MiB */
 };
 
-/* Bytes that a worker holds, by what they are for; and page-locked ones of the host, in which a
- * device's partial sums wait. */
+/* Bytes that a worker holds, by purpose; and page-locked host memory, where a device's partial sums
+ * wait. */
 struct ddp_mode_memory {
     size_t weights, frozen, gradients, optimizer, activations, locked;
     size_t inputs; /* copies of batches: on a device, or of a replica */
 };
 
-/* Without what is locked, which is not the device's. */
+/* Without locked memory, which is not the device's. */
 static inline double ddp_mode_memory_total(const struct ddp_mode_memory *memory)
 {
     return (double)memory->weights + (double)memory->frozen + (double)memory->gradients +
            (double)memory->optimizer + (double)memory->activations + (double)memory->inputs;
 }
 
-/* What a mode is made on, as far as its memory depends on it. */
+/* What a mode runs on, as far as its memory depends on it. */
 struct ddp_mode_place {
     enum ddp_mode_kind kind;
     int workers;      /* of DDP and pipeline; else 1 */
-    int nodes;        /* machines that these are on, with as many each */
+    int nodes;        /* machines that these are on, with equally many on each */
     bool fast;        /* GPUs add up in NCCL's order */
     bool host_memory; /* devices compute in the host's memory */
 };
@@ -133,25 +133,25 @@ void ddp_mode_destroy(ddp_mode *mode);
 /* Runs one global batch: takes the batches of its shards from the loader (local_shards x replicas
  * of them), forward and backward, one exchange, one update. Collective in DDP.
  *   step        the optimizer step, from 0
- *   loss [out]  the mean over the global batch, the same on all ranks: over its targets that count
- *               where the graph has such (ddp_graph_target_count()), else over its shards
+ *   loss [out]  the mean over the global batch, the same on all ranks: over its targets that count,
+ *               if the graph has targets (ddp_graph_target_count()), else over its shards
  * Without any target that counts the loss is NaN, and the step is left out. */
 enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, double rate, int64_t step,
                               float *loss);
 
-/* The norm of the last step's mean gradient, before it was clipped: not finite when the gradient
- * was not; -1 when the setup does not ask for it. The same on all ranks, and in all modes. */
+/* The norm of the last step's mean gradient, before it was clipped: not finite if the gradient was
+ * not; -1 if the setup does not ask for it. The same on all ranks, and in all modes. */
 double ddp_mode_gradient_norm(const ddp_mode *mode);
 
-/* Targets of the last step that count, of all ranks; of a loss that leaves out none, its shards. 0:
- * the step was left out. */
+/* Targets of the last step that count, on all ranks; for a loss that leaves out none, its shards.
+ * 0: the step was left out. */
 int64_t ddp_mode_counted(const ddp_mode *mode);
 
 /* What the mode's worker holds. */
 enum ddp_status ddp_mode_memory(const ddp_mode *mode, struct ddp_mode_memory *memory);
 
-/* The same from a setup alone, without making anything: neither job, communicator nor weights need
- * be there. Of several workers, the one that holds most.
+/* The same from a setup alone, without making anything: no job, communicator or weights are needed.
+ * With several workers, for the one that holds most.
  *   replica  adds what this one, or this stage, holds, to zeroed or earlier parts; negative: all of
  *            them
  * DDP_ERR_MEMORY, DDP_ERR_INVALID. */
@@ -162,8 +162,8 @@ void ddp_mode_plan_traffic(const struct ddp_mode_setup *setup, const struct ddp_
                            struct ddp_mode_traffic *traffic);
 ddp_device *ddp_mode_device(const ddp_mode *mode);
 
-/* State for checkpoints: the name of array i, NULL after the last: "exp_avg", the optimizer's; of
- * local steps then those of the outer optimizer ("outer.anchor"), and each worker's own
+/* State for checkpoints: the name of array i, NULL after the last: "exp_avg", the optimizer's;
+ * then, with local steps, those of the outer optimizer ("outer.anchor"), and each worker's own
  * ("worker.1.exp_avg", "worker.1.weights"). */
 const char *ddp_mode_state_name(const ddp_mode *mode, int i);
 
@@ -174,7 +174,7 @@ struct ddp_mode_apart {
 };
 struct ddp_mode_apart ddp_mode_apart_now(const ddp_mode *mode);
 
-/* Whether array i means anything, if workers differ so; other workers' arrays do not. */
+/* Whether array i means anything, if workers differ like this; other workers' arrays do not. */
 bool ddp_mode_has_state(const ddp_mode *mode, int i, const struct ddp_mode_apart *apart);
 
 /* Copies state array i to or from flat host memory of rank 0, with the weights' offsets. Collective
@@ -184,31 +184,32 @@ enum ddp_status ddp_mode_load_state(ddp_mode *mode, int i, const float *flat);
 
 /* Replaces `count` elements of the flat weights, from `begin`. Collective in DDP, with the same
  * elements on all ranks.
- *   values  host; rank 0's are taken */
+ *   values  host; rank 0's are used */
 enum ddp_status ddp_mode_put_weights(ddp_mode *mode, int64_t begin, int64_t count,
                                      const float *values);
 
-/* Copies so much of the last step's mean gradient to host memory, as it was before it was clipped.
- * There must have been a step. Collective in DDP. */
+/* Copies this much of the last step's mean gradient to host memory, as it was before clipping. A
+ * step must have been made. Collective in DDP. */
 enum ddp_status ddp_mode_get_gradients(ddp_mode *mode, int64_t begin, int64_t count, float *values);
 
-/* Between synchronisations of local steps: exchanges the weights for the average of all workers',
- * up to the next step; otherwise nothing. The same average is not computed twice. Collective, but
- * the second time. */
+/* Between synchronisations of local steps: replaces the weights by the average of all workers', up
+ * to the next step; otherwise does nothing. The same average is not computed twice. Collective,
+ * except the second time. */
 enum ddp_status ddp_mode_average(ddp_mode *mode);
 
 /* With zero in bf16 on devices each worker has, after a step, the new float32 values of its own
- * slices and of what operations read in float32; of all else it has the bf16 copy. Whether
+ * slices and of what operations read in float32; of all else it has the bf16 copy. Returns whether
  * that is so now. */
 bool ddp_mode_lacks_weights(const ddp_mode *mode);
-/* Gathers the others then; otherwise nothing. Collective. */
+/* Then gathers the others; otherwise does nothing. Collective. */
 enum ddp_status ddp_mode_complete_weights(ddp_mode *mode);
 
 /* Copies `count` elements of the current weights, from `begin` of the flat array, to host memory.
- * Collective in a pipeline, and where weights are lacking: who does not want them passes NULL. */
+ * Collective in a pipeline, and if weights are missing: a rank that does not want them passes
+ * NULL. */
 enum ddp_status ddp_mode_get_weights(ddp_mode *mode, int64_t begin, int64_t count, float *values);
 
-/* Copies the values of a parameter, of the graph's table, that this worker updates to host memory.
+/* Copies to host memory the values of a parameter (of the graph's table) that this worker updates.
  * Local.
  *   own [out]  false: another stage of a pipeline has it, and nothing is copied */
 enum ddp_status ddp_mode_own_weights(ddp_mode *mode, int parameter, float *values, bool *own);
@@ -222,8 +223,8 @@ double ddp_mode_idle_share(const ddp_mode *mode);
 const float *ddp_mode_weights(const ddp_mode *mode);
 /* Their bf16 copy; NULL unless the graphs compute in bf16, and in a pipeline. */
 const uint16_t *ddp_mode_weights_bf16(const ddp_mode *mode);
-/* The frozen parameters on that device: all of them, but in a pipeline on devices with memory of
- * their own, where it is those of its stage. */
+/* The frozen parameters on that device: all of them, except in a pipeline on devices with their own
+ * memory, where they are those of its stage. */
 const struct ddp_frozen *ddp_mode_frozen(const ddp_mode *mode);
 
 #endif

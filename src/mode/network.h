@@ -14,17 +14,18 @@ typedef struct ddp_network ddp_network;
  * which run the same batches in the same order.
  *   graph  of the mode's model, for any number of rows
  *   parts  of enum ddp_exec_part, without backward
- * Takes memory for inputs where the device cannot read the host's. */
+ * Takes memory for inputs if the device cannot read the host's. */
 enum ddp_status ddp_network_open(ddp_network **network, ddp_mode *mode, const ddp_graph *graph,
                                  unsigned parts);
 void ddp_network_close(ddp_network *network);
 
 /* Runs a batch up to the output.
- *   x, labels  host memory, which must stay until the device has read it; labels may be NULL where
- *              the loss is not run */
+ *   x, labels  host memory, which must stay until the device has read it; labels may be NULL if the
+ *              loss is not run */
 enum ddp_status ddp_network_run(ddp_network *network, const void *x, const void *labels);
 
-/* What has the output of the last batch, and runs its loss; NULL: another worker. */
+/* The exec that has the output of the last batch, and runs its loss; NULL: another worker has
+ * it. */
 ddp_exec *ddp_network_exec(const ddp_network *network);
 
 /* Its device: the mode's, or that of the last stage. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * In which order a stage of a pipeline runs its passes: one forward, one backward (1F1B, as in
+ * The order in which a stage of a pipeline runs its passes: one forward, one backward (1F1B, as in
  * PipeDream-Flush and Megatron-LM). Stage s of S has at most S - s shards in flight. */
 #ifndef DDP_MODE_PASSES_H
 #define DDP_MODE_PASSES_H
@@ -18,7 +18,7 @@ struct ddp_passes {
     int64_t count;
 };
 
-/* Shards of a piece between their forward and the end of their backward pass, at most. */
+/* The most shards of a piece between their forward and the end of their backward pass. */
 int ddp_passes_in_flight(const struct ddp_stages *stages, int64_t shards, int piece);
 
 /* The passes of one stage over a step's shards. Every message is sent before what waits for it is
@@ -28,8 +28,8 @@ enum ddp_status ddp_passes_make(struct ddp_passes *passes, const struct ddp_stag
                                 int64_t shards, int stage);
 void ddp_passes_free(struct ddp_passes *passes);
 
-/* Shards that the backward passes of one piece are ahead of those of an earlier one of the same
- * stage, at most. */
+/* The most shards by which the backward passes of one piece are ahead of those of an earlier one of
+ * the same stage. */
 int ddp_passes_ahead(const struct ddp_passes *passes, int piece, int earlier);
 
 #endif

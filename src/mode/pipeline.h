@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the files of the pipeline share. A process has one stage, or, without other workers, all of
- * them, each with a thread and a device. Each file calls only those before it: pipeline_port.c,
+ * them, each with its own thread and device. Each file calls only those before it: pipeline_port.c,
  * pipeline_stage.c, pipeline_norm.c, pipeline_state.c, pipeline_network.c, pipeline.c. */
 #ifndef DDP_MODE_PIPELINE_H
 #define DDP_MODE_PIPELINE_H
@@ -14,7 +14,7 @@
 
 #include <pthread.h>
 
-/* One end of a channel, with memory of the device where the channel's is the host's. */
+/* One end of a channel, with memory of the device if the channel's is the host's. */
 struct ddp_port {
     ddp_channel *channel; /* NULL: nothing passes */
     ddp_device *device;
@@ -22,7 +22,7 @@ struct ddp_port {
     void *slot;    /* that is held */
     size_t bytes;
     bool sends;
-    int64_t *waited_ns; /* counts the time that it waits for messages; or NULL */
+    int64_t *waited_ns; /* counts the time it waits for messages; or NULL */
 };
 
 /* A step's batches, for all stages of the process. */
@@ -35,7 +35,7 @@ struct ddp_feed {
     int stages;
 };
 
-/* Operations of one stage that follow one another. */
+/* Consecutive operations of one stage. */
 struct ddp_stage_piece {
     int number;                    /* in struct ddp_stages */
     ddp_graph *graph, *tail_graph; /* the second may be NULL */
@@ -67,7 +67,7 @@ struct ddp_pipeline_stage {
     int64_t waited_ns, step_ns; /* for messages, and in all, in this step */
 };
 
-/* Elements that follow one another in the whole flat array and in a stage's. */
+/* Elements that are consecutive both in the whole flat array and in a stage's. */
 struct ddp_segment {
     int64_t begin, end; /* in the whole array */
     int64_t own;        /* the first, in the stage's */
@@ -90,7 +90,7 @@ struct ddp_pipeline {
     struct ddp_pipeline_part {
         struct ddp_mode mode;
         struct ddp_replica replica;
-    } * parts;       /* of the stages behind the first */
+    } * parts;       /* of the stages after the first */
     ddp_comm *comm;  /* the stages of this replica; NULL: all are here */
     ddp_comm *wire;  /* ... for messages: comm, or one for the device's memory */
     ddp_comm *peers; /* the same stage of all replicas; NULL: there is one */
@@ -105,7 +105,7 @@ struct ddp_pipeline {
     int64_t *split_blocks;
     size_t split_count;
     float *split; /* (split_count, DDP_NORM_BLOCK) */
-    double *sums; /* of blocks; behind them the loss, and the share of time that was waited */
+    double *sums; /* of blocks; after them the loss, and the share of time spent waiting */
     double idle;  /* share of the last step; -1: not known */
     int64_t step;
     double rate;
@@ -133,10 +133,10 @@ static inline bool ddp_piece_is_last(const struct ddp_pipeline *pipeline, int nu
 
 /* The memory of the next message; *memory NULL: nothing passes. */
 enum ddp_status ddp_port_acquire(struct ddp_port *port, void **memory);
-/* What was put on the device's stream has read or written it. */
+/* Work already on the device's stream has read or written it by then. */
 enum ddp_status ddp_port_release(struct ddp_port *port);
 
-/* A way for messages from stage to stage. Opens the ends that are here; nothing for 0 bytes.
+/* A path for messages from stage to stage. Opens the ends that are here; none for 0 bytes.
  * Collective over the stages of the replica. */
 enum ddp_status ddp_pipeline_connect(struct ddp_pipeline *pipeline, int from, int to, size_t bytes,
                                      int slots, struct ddp_port *sender, struct ddp_port *receiver);
@@ -155,7 +155,7 @@ void ddp_stage_free_graphs(struct ddp_stage_piece pieces[2], int count);
 enum ddp_status ddp_stage_open(struct ddp_pipeline_stage *stage, const float *weights);
 void ddp_stage_close(struct ddp_pipeline_stage *stage);
 
-/* The stage's passes of a step, and the sum over its peers. */
+/* Runs the stage's passes of a step, and the sum over its peers. */
 enum ddp_status ddp_stage_run(struct ddp_pipeline_stage *stage);
 
 /* --- pipeline_norm.c: the norm and the loss, which all stages must know --- */
@@ -164,14 +164,14 @@ enum ddp_status ddp_pipeline_norm_open(struct ddp_pipeline *pipeline);
 void ddp_pipeline_norm_close(struct ddp_pipeline *pipeline);
 /* A stage's blocks. */
 enum ddp_status ddp_pipeline_measure(struct ddp_pipeline_stage *stage);
-/* All stages have measured theirs: sums them up, and decides what the update is. */
+/* After all stages have measured theirs: adds them up, and decides what the update is. */
 enum ddp_status ddp_pipeline_decide(struct ddp_pipeline *pipeline);
 
 /* --- pipeline_state.c: flat arrays of the whole model --- */
 
 enum ddp_flat { DDP_FLAT_WEIGHTS, DDP_FLAT_GRADIENTS, DDP_FLAT_STATE };
 
-/* Which elements lie where; needs the stages' graphs. */
+/* Finds which elements are where; needs the stages' graphs. */
 enum ddp_status ddp_pipeline_find_segments(struct ddp_pipeline *pipeline);
 
 /* The stage's elements of a whole flat array of rank 0, in its order. Collective.
@@ -180,8 +180,8 @@ enum ddp_status ddp_pipeline_find_segments(struct ddp_pipeline *pipeline);
 enum ddp_status ddp_pipeline_scatter(struct ddp_pipeline *pipeline, const float *flat,
                                      float **stages);
 
-/* Elements [begin, begin + count) of an array, i of the optimizer's state, out to `values` where
- * that is not NULL, or in from rank 0's. Collective. */
+/* Elements [begin, begin + count) of an array, i of the optimizer's state, out to `values` if that
+ * is not NULL, or in from rank 0's. Collective. */
 enum ddp_status ddp_pipeline_get(struct ddp_pipeline *pipeline, enum ddp_flat which, int i,
                                  int64_t begin, int64_t count, float *values);
 enum ddp_status ddp_pipeline_put(struct ddp_pipeline *pipeline, enum ddp_flat which, int i,

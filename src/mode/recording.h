@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * A replica's passes as recorded work (device/device.h), which a step runs again instead of putting
- * operation after operation on the device. All that a pass depends on lies in memory at the same
- * place in every step, or is part of the key: the exec, the slot of the inputs, the shard's place
- * in its lane, whether it is backward apart. Partial sums are joined between the parts. */
+ * operation after operation on the device. Everything a pass depends on is at the same place in
+ * memory in every step, or is part of the key: the exec, the slot of the inputs, the shard's place
+ * in its lane, whether backward is separate. Partial sums are joined between the parts. */
 #ifndef DDP_MODE_RECORDING_H
 #define DDP_MODE_RECORDING_H
 
@@ -23,7 +23,7 @@ struct ddp_recording {
 struct ddp_recordings {
     ddp_device *device;
     bool off; /* nothing is recorded */
-    /* short shards, slots, the first and last of a lane; backward apart from forward */
+    /* short shards, slots, the first and last of a lane; backward separate from forward */
     struct ddp_recording of[2][2][2][2][2];
     bool failed; /* the current recording, somewhere */
 };
@@ -34,8 +34,8 @@ typedef enum ddp_status ddp_recording_pass(void *arg);
 /* Records the pass; if that fails there are no parts. */
 void ddp_recordings_make(struct ddp_recordings *recordings, struct ddp_recording *recording,
                          ddp_recording_pass *pass, void *arg);
-/* DDP_ERR_UNSUPPORTED (not logged): nothing is recorded any more, and the pass must end, since what
- * follows would be run, on what has not been. */
+/* DDP_ERR_UNSUPPORTED (not logged): nothing is recorded any more, and the pass must end: what
+ * follows would really run, on results that were never computed. */
 enum ddp_status ddp_recordings_cut(struct ddp_recordings *recordings,
                                    struct ddp_recording *recording, int64_t end);
 

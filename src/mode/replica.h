@@ -22,10 +22,10 @@ struct ddp_replica {
     uint16_t *weights_bf16; /* their copy, for graphs that compute in bf16; else NULL */
     struct ddp_frozen frozen;
     float *gradients;                                     /* where the local sum ends */
-    bool owns_weights, owns_weights_bf16, owns_gradients; /* or they are a communicator's */
+    bool owns_weights, owns_weights_bf16, owns_gradients; /* or a communicator does */
     struct ddp_lanes lanes;
     uint64_t seed; /* of random numbers in the graph */
-    int64_t step;  /* the optimizer step that is run; set by the mode */
+    int64_t step;  /* the optimizer step being run; set by the mode */
     struct ddp_inputs inputs;
     struct ddp_recordings recordings;
     /* Elements of the flat array at which `ready` does something: recorded passes end parts there.
@@ -34,7 +34,7 @@ struct ddp_replica {
     int cut_count;
 };
 
-/* What a mode brings: flat memory on the device. What is NULL the replica makes itself. */
+/* What a mode provides: flat memory on the device. The replica itself makes what is NULL. */
 struct ddp_replica_memory {
     float *weights;         /* with the initial weights */
     uint16_t *weights_bf16; /* with their copy */
@@ -46,18 +46,18 @@ struct ddp_replica_memory {
 enum ddp_status ddp_replica_open_device(struct ddp_replica *replica,
                                         const struct ddp_mode_setup *setup, int index);
 
-/* Makes replica `index` on its device, which is opened unless it is, with the setup's initial
+/* Makes replica `index` on its device, which is opened unless it is open, with the setup's initial
  * weights.
  *   replica  zeroed, or with a device
  *   parts  of enum ddp_exec_part
  *   given  may be NULL
- * What was made is closed with ddp_replica_close(), also after a failure: a communicator on the
- * device may have to go first. */
+ * Close it with ddp_replica_close(), even after a failure: a communicator on the device may have to
+ * go first. */
 enum ddp_status ddp_replica_open(struct ddp_replica *replica, const struct ddp_mode_setup *setup,
                                  int index, unsigned parts, const struct ddp_replica_memory *given);
 void ddp_replica_close(struct ddp_replica *replica);
 
-/* Makes the bf16 copy, where there is one, follow weights that were not written by an optimizer:
+/* Updates the bf16 copy, if there is one, for weights that were not written by an optimizer:
  * `count` elements from `begin`. */
 enum ddp_status ddp_replica_round_weights(struct ddp_replica *replica, int64_t begin,
                                           int64_t count);
@@ -75,12 +75,13 @@ enum ddp_status ddp_replica_run(struct ddp_replica *replica, ddp_exec_ready *rea
 enum ddp_status ddp_replica_run_shards(struct ddp_replica *replica, ddp_loader *loader,
                                        ddp_exec_ready *ready, void *arg);
 
-/* Its halves, where the loss and its gradient are made elsewhere in between: DataParallel's. */
+/* Its halves, for DataParallel, where the loss and its gradient are computed elsewhere in
+ * between. */
 enum ddp_status ddp_replica_run_forward(struct ddp_replica *replica);
 enum ddp_status ddp_replica_run_backward(struct ddp_replica *replica);
 
-/* The parts of ddp_replica_run(), never recorded, for a pipeline: its last stage alone has the
- * loss, and messages come in between. */
+/* The parts of ddp_replica_run(), never recorded, for a pipeline: only its last stage has the loss,
+ * and messages come in between. */
 enum ddp_status ddp_replica_forward(struct ddp_replica *replica);
 enum ddp_status ddp_replica_loss(struct ddp_replica *replica);
 enum ddp_status ddp_replica_backward(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg);

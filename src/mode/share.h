@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Who updates what in DDP. The flat array is cut into buckets, which are summed over the workers as
- * they become ready, and the update comes in three kinds, which end in the same bits:
+ * they become ready. There are three kinds of update, which give the same bits:
  *   replicas   each worker gets the whole sum (all-reduce), and updates all of its weights
  *   zero       each worker gets the sum of its slices (reduce-scatter), keeps the optimizer's state
  *              for these and updates them; then all collect the weights (ZeRO, stage 1)
@@ -11,12 +11,12 @@
  *              split as with zero
  *
  * Where a device computes in bf16 it reads few weights in float32: those of norms and embeddings.
- * Of the others the workers collect the bf16 copy alone, and each keeps the float32 values of its
- * slices, until somebody wants to have them all.
+ * Of the others the workers collect only the bf16 copy, and each keeps the float32 values of its
+ * slices, until all are wanted.
  *
  * Gradients and weights travel by `wire`: on the CPU the worker's communicator, on a device with
- * memory of its own one for that memory, whose work the host only puts in line. Host data (sums of
- * the norm, state for checkpoints) always go by the worker's communicator. */
+ * its own memory one for that memory, whose work the host only queues. Host data (sums of the norm,
+ * state for checkpoints) always travel by the worker's communicator. */
 #ifndef DDP_MODE_SHARE_H
 #define DDP_MODE_SHARE_H
 
@@ -27,7 +27,7 @@ struct ddp_share {
     ddp_comm *wire; /* NULL: one worker, alone */
     int rank, size, nodes;
     bool zero, shared;   /* shared implies zero */
-    bool packed;         /* this worker has the state of its slices alone */
+    bool packed;         /* this worker has only the state of its slices */
     int64_t *bucket_end; /* elements of the flat array; the last is its count */
     int bucket_count;
     struct ddp_comm_range *ranges; /* first all buckets in float32, and then: */
@@ -44,12 +44,11 @@ enum ddp_status ddp_share_open(struct ddp_share *share, ddp_mode *mode, ddp_comm
                                unsigned parts);
 void ddp_share_close(struct ddp_share *share);
 
-/* Starts to sum a bucket up over the workers. */
+/* Starts summing a bucket over the workers. */
 enum ddp_status ddp_share_reduce(struct ddp_share *share, int bucket);
 
-/* With the sums there: the loss, the norm, the decision, the update. Where workers have slices,
- * each measures its own; on a device of its own that has all sums it decides alone, as do the
- * others. */
+/* Once the sums are there: the loss, the norm, the decision, the update. If workers have slices,
+ * each measures its own; a worker whose device has all sums decides alone, as do the others. */
 enum ddp_status ddp_share_finish(struct ddp_share *share, double rate, int64_t step, float *loss);
 
 /* After ddp_updater_decide(): all workers' weights are the new ones. */
@@ -58,7 +57,7 @@ enum ddp_status ddp_share_update(struct ddp_share *share);
 /* As ddp_mode_complete_weights(). */
 enum ddp_status ddp_share_complete_weights(struct ddp_share *share);
 
-/* Whether this parameter is collected in float32 although the workers compute in bf16. */
+/* Whether this parameter is collected in float32 even though the workers compute in bf16. */
 bool ddp_share_is_exact(const ddp_graph *graph, int parameter);
 
 /* Elements of an array of state that is split over the workers, without shared memory: those of

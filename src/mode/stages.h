@@ -2,8 +2,8 @@
  *
  * Which worker of a pipeline runs which operations. Stage s has the operations from cut s - 1 up to
  * cut s. Where the first and a later stage read the same parameter (an embedding whose weight is
- * also the head's), the operations up to the embedding go to the later stage too: the weight is
- * there once, and no gradient of its size has to travel. */
+ * also the head's), the operations up to the embedding go to the later stage too: there is one copy
+ * of the weight, and no gradient of its size has to travel. */
 #ifndef DDP_MODE_STAGES_H
 #define DDP_MODE_STAGES_H
 
@@ -25,8 +25,8 @@ struct ddp_stages {
     int shared; /* the parameter that two pieces of a stage read, in the whole graph's table; -1 */
 };
 
-/* The pieces for these cuts: operations of the graph, ascending. What cannot be cut there is
- * logged: DDP_ERR_UNSUPPORTED, DDP_ERR_INVALID. */
+/* The pieces for these cuts: operations of the graph, ascending. A graph that cannot be cut there
+ * is logged: DDP_ERR_UNSUPPORTED, DDP_ERR_INVALID. */
 enum ddp_status ddp_stages_make(struct ddp_stages *stages, const ddp_graph *graph, int count,
                                 const int *cuts);
 
@@ -39,7 +39,7 @@ enum ddp_status ddp_stages_parse(const ddp_graph *graph, const char *list, int c
 enum ddp_status ddp_stages_balance(const ddp_graph *graph, ddp_device *device, int count,
                                    int *cuts);
 
-/* The same from floating-point operations and bytes alone, for a plan without the device. */
+/* The same, estimated from floating-point operations and bytes, for a plan without the device. */
 enum ddp_status ddp_stages_estimate(const ddp_graph *graph, int count, int *cuts);
 
 #endif

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which algorithm each product of a device takes (the choices of struct ddp_device_ops), decided
- * before training begins: what a file holds, else what timing finds, which the file then holds. All
- * ranks of a job take the same, and so does the next run on such a device: the bits repeat. Without
- * a file that can be written nothing is timed, and the device takes what its library proposes
+ * The algorithm that each product of a device uses (the choices of struct ddp_device_ops), decided
+ * before training begins: the one in a file, else the one that timing finds, which then goes into
+ * the file. All ranks of a job use the same, and so does the next run on such a device: the bits
+ * repeat. Without a writable file nothing is timed, and the device uses what its library proposes
  * first. */
 #ifndef DDP_MODE_TUNING_H
 #define DDP_MODE_TUNING_H
 
 #include "mode/replica.h"
 
-/* Some execs on one device, of this process. */
+/* Some execs of this process on one device. */
 struct ddp_tuning_unit {
     ddp_device *device;
     float *gradients;   /* of the device: they are overwritten */
     ddp_exec *execs[2]; /* NULL: none */
 };
 
-/* Collective. Nothing on a CPU.
+/* Collective. Does nothing on a CPU.
  *   units  from 1 */
 enum ddp_status ddp_tuning_run(ddp_comm *comm, const struct ddp_tuning_unit *units, int count);
 

@@ -2,7 +2,7 @@
  *
  * From a replica's summed gradients to its new weights: the loss, the gradient's norm and its
  * clipping, the optimizer, the statistics. Everything works on parts of the flat array, so that
- * workers can share it out, and ends in the same bits however they do:
+ * workers can divide it up, and gives the same bits however they do:
  *   ddp_updater_begin(); ddp_updater_measure() for each part; ddp_updater_wait(), the one moment
  *   of a step at which the host waits for the device;
  *   between workers, when there is a norm: an all-reduce of the ddp_updater_sums();
@@ -27,11 +27,11 @@ struct ddp_updater {
     int64_t block_count; /* of the norm; 0 when it is not needed */
     double *blocks;      /* device memory: their sums of squares */
     struct ddp_clipped *on_device;
-    double *sums; /* host, page-locked: the same, behind them what follows */
+    double *sums; /* host, page-locked: the same, and after them what follows */
     struct ddp_clipped *clipped;
     float *loss_sum; /* (2), as struct ddp_clip has it */
     /* of the current step */
-    int64_t targets; /* of each shard; 0: their losses are means of all there is */
+    int64_t targets; /* of each shard; 0: their losses are means over everything */
     float uncounted; /* targets of all shards that do not count */
     int64_t counted; /* targets that do; 0: the step is left out */
     float loss;      /* the mean over these */
@@ -43,23 +43,23 @@ struct ddp_updater {
 
 /* The optimizer's state arrays have state_count elements.
  *   state  as for ddp_optimizer_create()
- * On failure nothing is left behind. */
+ * After a failure nothing is left behind. */
 enum ddp_status ddp_updater_open(struct ddp_updater *updater, struct ddp_replica *replica,
                                  const struct ddp_mode_setup *setup, int64_t state_count,
                                  float *const *state);
 void ddp_updater_close(struct ddp_updater *updater); /* before its replica */
 
-/* The loss and what does not count, which the sum carries in elements 0 and 1, must be there. */
+/* Elements 0 and 1 of the sum, the loss and what does not count, must be there. */
 enum ddp_status ddp_updater_begin(struct ddp_updater *updater);
 enum ddp_status ddp_updater_measure(struct ddp_updater *updater, int64_t begin, int64_t end);
-/* Elements [begin, end) of a flat array of which these are a part, blocks where they lie there.
+/* Elements [begin, end) of the flat array that these are part of, with blocks as they lie there.
  *   x  device memory, the first of them */
 enum ddp_status ddp_updater_measure_at(struct ddp_updater *updater, const float *x, int64_t begin,
                                        int64_t end);
 enum ddp_status ddp_updater_wait(struct ddp_updater *updater);
 
 /* The parts' sums of squares, in host memory; none without a norm. What a worker has not measured
- * is -0, so that a sum over workers has the bits of the one who has. */
+ * is -0, so that a sum over workers has the bits of the one that has. */
 double *ddp_updater_sums(struct ddp_updater *updater, size_t *count);
 
 /* What the step's sums over all shards are divided by. */
@@ -67,16 +67,16 @@ double ddp_updater_divisor(const struct ddp_updater *updater);
 
 void ddp_updater_decide(struct ddp_updater *updater, double rate, int64_t step);
 
-/*   state_begin  where in the state arrays the state of element `begin` lies */
+/*   state_begin  where in the state arrays the state of element `begin` is */
 enum ddp_status ddp_updater_apply(struct ddp_updater *updater, int64_t begin, int64_t end,
                                   int64_t state_begin);
 
-/* All of that at once, where no other worker has a part. The host waits until the loss and the norm
+/* All of that at once, if no other worker has a part. The host waits until the loss and the norm
  * are known, not for the update. */
 enum ddp_status ddp_updater_run(struct ddp_updater *updater, double rate, int64_t step,
                                 float *loss);
 
-/* Sums of squares that the norm is made of, on the device; 0: it is not computed. */
+/* Sums of squares that make up the norm, on the device; 0: it is not computed. */
 int64_t ddp_updater_blocks(const struct ddp_mode_setup *setup);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which devices a run computes on: the kind, and one for this worker or for each of its
+ * The devices that a run computes on: the kind, and one for this worker or for each of its
  * replicas. */
 #ifndef DDP_PLAN_DEVICES_H
 #define DDP_PLAN_DEVICES_H
@@ -13,7 +13,7 @@
 enum ddp_status ddp_train_plan_kind(struct ddp_train_plan *plan,
                                     const struct ddp_train_options *options);
 
-/* Once mode, replicas and stages are known: a device for each of them. Errors likewise. */
+/* Once mode, replicas and stages are known: a device for each. The same errors. */
 enum ddp_status ddp_train_plan_devices(struct ddp_train_plan *plan,
                                        const struct ddp_train_options *options, const ddp_job *job);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The batches of an evaluation, and the memory that they take. */
+ * The batches of an evaluation, and the memory they take. */
 #ifndef DDP_PLAN_EVALUATION_H
 #define DDP_PLAN_EVALUATION_H
 
@@ -14,9 +14,8 @@
 /* Samples of a batch. */
 int64_t ddp_evaluation_rows(const struct ddp_dataset_info *test, int64_t training_batch);
 
-/* Bytes of an evaluator, of a rank that holds most: what is on the device, and in the
- * host's memory.
- *   test   its sample_count: how many of them
+/* Bytes of an evaluator, on the rank that holds most: on the device, and in the host's memory.
+ *   test   its sample_count: how many are evaluated
  *   ranks  that share the evaluation; of a pipeline its replicas */
 enum ddp_status ddp_evaluation_memory(const struct ddp_model *model,
                                       const struct ddp_model_config *config,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * --load: which file of weights is meant, and what follows from the model in it. */
+ * --load: the file of weights that it means, and what follows from the model in it. */
 #ifndef DDP_PLAN_LOAD_H
 #define DDP_PLAN_LOAD_H
 
@@ -21,8 +21,8 @@ struct ddp_load {
 };
 
 /* Finds the weights that --load names: a file, a checkpoint, the newest whole checkpoint of a
- * directory, or a model of Hugging Face's. ddp_load_open() also reads what model they are of.
- *   load [out]  closed with ddp_load_close(), also after a failure
+ * directory, or a Hugging Face model. ddp_load_open() also reads which model they belong to.
+ *   load [out]  closed with ddp_load_close(), even after a failure
  *   tell        warn of damaged checkpoints that are skipped: one rank does
  * DDP_ERR_IO, DDP_ERR_FORMAT, DDP_ERR_MEMORY. */
 enum ddp_status ddp_load_find(struct ddp_load *load, const struct ddp_train_options *options,
@@ -31,8 +31,8 @@ enum ddp_status ddp_load_open(struct ddp_load *load, const struct ddp_train_opti
                               bool tell);
 void ddp_load_close(struct ddp_load *load);
 
-/* Chooses the model where --model is not given: that of the weights, gpt2 with --config or if the
- * data are tokens, else the default. DDP_ERR_INVALID: an option contradicts the weights. */
+/* Chooses the model if --model is not given: that of the weights, gpt2 with --config or if the data
+ * are tokens, else the default. DDP_ERR_INVALID: an option contradicts the weights. */
 enum ddp_status ddp_load_choose_model(const struct ddp_load *load,
                                       struct ddp_train_options *options);
 
@@ -42,7 +42,7 @@ enum ddp_status ddp_load_choose_model(const struct ddp_load *load,
 enum ddp_status ddp_load_apply(const struct ddp_load *load, const struct ddp_train_options *options,
                                struct ddp_model_config *config, const char *where);
 
-/* Names the file, where --load named its directory. */
+/* Names the file, if --load named its directory. */
 void ddp_load_print(const struct ddp_load *load, const struct ddp_train_options *options,
                     FILE *out);
 

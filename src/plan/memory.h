@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * How much memory a run takes, from its plan alone: what --plan prints, what is refused before
- * anything is allocated, which batch would fit. Modes (mode/memory.c), loaders and evaluators say
- * what they hold; here it is added up, for a worker and for the machine. */
+ * How much memory a run takes, from its plan alone: for what --plan prints, what is refused before
+ * anything is allocated, and which batch would fit. Modes (mode/memory.c), loaders and evaluators
+ * say what they hold; here it is added up, for a worker and for the machine. */
 #ifndef DDP_PLAN_MEMORY_H
 #define DDP_PLAN_MEMORY_H
 
@@ -39,13 +39,13 @@ struct ddp_memory {
     struct ddp_mode_traffic traffic;
 };
 
-/* What there is; infinite: not known, or not a limit. */
+/* The memory there is; infinite: not known, or not a limit. */
 struct ddp_memory_limits {
     double unit; /* of a GPU */
     double host; /* of the machine */
 };
 
-/* What a run takes, or another one that differs in plan and config.
+/* The memory of this run, or of another one that differs in plan and config.
  *   plan    its mode, workers, batch, ...
  *   config  the model's, of this batch
  * DDP_ERR_MEMORY, DDP_ERR_INVALID (logged). */
@@ -58,7 +58,7 @@ enum ddp_status ddp_memory_plan(const struct ddp_planned *planned,
 enum ddp_status ddp_memory_of_mode(const struct ddp_planned *planned, const ddp_mode *mode,
                                    struct ddp_memory *memory);
 
-/* Makes it a plan with batches of that size. */
+/* Changes a plan to batches of that size. */
 void ddp_memory_set_batch(const struct ddp_planned *planned, struct ddp_train_plan *plan,
                           int64_t batch);
 
@@ -66,7 +66,7 @@ bool ddp_memory_fits(const struct ddp_train_plan *plan, const struct ddp_memory 
                      const struct ddp_memory_limits *limits);
 
 /* The largest batch of a shard that fits, with all else as it is; 0: none does. At most all samples
- * of a shard, where the data are known. The plan gets the batch, 1 where none fits.
+ * of a shard, if the data are known. The plan gets the batch, 1 where none fits.
  *   memory [out]  with that batch */
 enum ddp_status ddp_memory_largest_batch(const struct ddp_planned *planned,
                                          struct ddp_train_plan *plan,
@@ -78,7 +78,7 @@ enum ddp_status ddp_memory_largest_batch(const struct ddp_planned *planned,
  *   exchange_bytes [out]  what a step moves, as planned */
 enum ddp_status ddp_memory_check(const struct ddp_planned *planned, double *exchange_bytes);
 
-/* Without --zero on GPUs: 0, which moves less, where it leaves some memory of them. */
+/* Without --zero on GPUs: chooses 0, which moves less, if that leaves some of their memory. */
 enum ddp_status ddp_memory_choose_zero(struct ddp_planned *planned,
                                        const struct ddp_memory_limits *limits);
 
@@ -86,7 +86,7 @@ enum ddp_status ddp_memory_choose_zero(struct ddp_planned *planned,
  *   message  what was said where memory ran out */
 enum ddp_status ddp_memory_explain(const struct ddp_planned *planned, const char *message);
 
-/* Of the device that a plan is for; what a GPU holds before training goes to *used [out].
+/* Limits of the device that a plan is for; what a GPU holds before training goes to *used [out].
  *   device  NULL: there is none, or it is not open */
 void ddp_memory_of_device(ddp_device *device, struct ddp_memory_limits *limits, double *used);
 

@@ -15,16 +15,16 @@
 /* What --dtype takes, in the order of its names. */
 enum ddp_train_dtype { DDP_TRAIN_FP32, DDP_TRAIN_BF16 };
 
-#define DDP_TRAIN_DEVICES 64 /* --devices and --replicas go up to that */
+#define DDP_TRAIN_DEVICES 64 /* the most that --devices and --replicas take */
 
 #define DDP_TRAIN_LANES 1024 /* the largest --lanes */
 
 #define DDP_COUNT_MAX INT64_C(1000000000000000) /* steps, and what is counted in them */
 
-/* Of weights in memory or in files that may be either. */
+/* The type of weights, in memory or in files, that may have either. */
 enum ddp_train_file_dtype { DDP_TRAIN_AS_LOADED, DDP_TRAIN_FILE_FP32, DDP_TRAIN_FILE_BF16 };
 
-/* What follows from a loss that is not finite. */
+/* What to do after a loss that is not finite. */
 enum ddp_nan_kind {
     DDP_NAN_STOP, /* end with DDP_ERR_DIVERGED */
     DDP_NAN_SKIP, /* skip the update and continue */
@@ -38,9 +38,9 @@ struct ddp_train_options {
     const struct ddp_model *model;
     bool custom;                                /* the model is that of ddp_train_set_model() */
     const struct ddp_data *own_data, *own_test; /* of ddp_train_set_data(); NULL: none */
-    /* What is given of each model; the last: of the custom one. */
+    /* The options of each model; the last: of the custom one. */
     union ddp_model_own models[DDP_MODELS];
-    const char *size; /* of a model that has several; NULL: not given */
+    const char *size; /* for a model that has several; NULL: not given */
     int mode;         /* enum ddp_mode_kind */
     bool distributed;
     const char *data, *dataset, *val; /* NULL: not given */
@@ -144,10 +144,10 @@ bool ddp_train_given(const struct ddp_train_options *options, const char *name);
 /* The first given option with one of these scopes; NULL: none is. */
 const char *ddp_train_given_of(const struct ddp_train_options *options, unsigned scope);
 
-/* Do these options ask for an evaluation or predictions of a model, instead of training? */
+/* Whether these options ask for an evaluation or predictions of a model, instead of training. */
 bool ddp_train_evaluates_only(const struct ddp_train_options *options);
 
-/* What was given of the chosen model. */
+/* The options of the chosen model. */
 const union ddp_model_own *ddp_train_model_own(const struct ddp_train_options *options);
 
 void ddp_train_options_default(struct ddp_train_options *options);
@@ -202,11 +202,12 @@ bool ddp_train_plan_has_tail(const struct ddp_train_plan *plan);
 void ddp_train_config_dtype(struct ddp_model_config *config, const struct ddp_train_plan *plan,
                             bool bf16);
 
-/* What the shards are shared out over: workers, or replicas, of DataParallel or of pipelines. */
+/* The units that shards are divided among: workers, or replicas, of DataParallel or of
+ * pipelines. */
 int ddp_train_plan_units(const struct ddp_train_plan *plan);
 const char *ddp_train_plan_unit_name(const struct ddp_train_plan *plan); /* "worker", "replica" */
 
-/* Workers that are a replica together: the stages of a pipeline, unless one worker has them all. */
+/* Workers that together are a replica: the stages of a pipeline, unless one worker has them all. */
 static inline int ddp_train_plan_stage_workers(const struct ddp_train_plan *plan)
 {
     return plan->world_size > 1 ? plan->stages : 1;
@@ -224,18 +225,18 @@ static inline int ddp_train_plan_node_workers(const struct ddp_train_plan *plan)
     return plan->world_size / plan->nodes;
 }
 
-/* " on 2 nodes"; nothing where there is one. */
+/* " on 2 nodes"; nothing for one. */
 #define DDP_TRAIN_NODES 24
 const char *ddp_train_show_nodes(const struct ddp_train_plan *plan, char text[DDP_TRAIN_NODES]);
 
-/* Of a pipeline that fills and drains once in a step: the share of its time that a stage waits. */
+/* For a pipeline that fills and drains once in a step: the share of its time that a stage waits. */
 static inline double ddp_train_plan_bubble(const struct ddp_train_plan *plan)
 {
     return (double)(plan->stages - 1) / (double)(plan->local_shards + plan->stages - 1);
 }
 
-/* How many stages there are, once the mode is known, and that --stages and --cut belong to it
- * (plan_stages.c). DDP_ERR_INVALID: names what would fit. */
+/* Sets the number of stages, once the mode is known, and checks that --stages and --cut belong to
+ * it (plan_stages.c). DDP_ERR_INVALID: names what would fit. */
 enum ddp_status ddp_train_plan_stages(struct ddp_train_plan *plan,
                                       const struct ddp_train_options *options);
 
@@ -256,19 +257,19 @@ enum ddp_status ddp_train_plan_optimizer(struct ddp_train_plan *plan,
 enum ddp_status ddp_train_plan_schedule(struct ddp_train_plan *plan,
                                         const struct ddp_train_options *options);
 
-/* Options that have no effect together with the others: a misunderstanding (options_check.c).
- * Refuses those that speak of another task, and warns of the rest, with one line each, on rank 0.
- *   plan  as ddp_train_plan_workers() leaves it; NULL: text is generated */
+/* Options that have no effect with the others: a misunderstanding (options_check.c). Refuses those
+ * meant for another task, and warns of the rest, with one line each, on rank 0.
+ *   plan  as left by ddp_train_plan_workers(); NULL: text is generated */
 enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
                                         const struct ddp_train_plan *plan);
 
 /* Before anything is opened: DDP_ERR_INVALID names options that exclude or need each other. */
 enum ddp_status ddp_train_check_pairs(const struct ddp_train_options *options);
 
-/* Of an export without training (plan/weights.h): refuses and warns in the same way. */
+/* For an export without training (plan/weights.h): refuses and warns in the same way. */
 enum ddp_status ddp_train_check_conversion(const struct ddp_train_options *options);
 
-/* The same of those that depend on the number of steps, when the plan is whole. */
+/* The same for those that depend on the number of steps, once the plan is complete. */
 void ddp_train_check_length(const struct ddp_train_options *options,
                             const struct ddp_train_plan *plan);
 

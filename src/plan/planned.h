@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What is known of a run before anything is made: all that plans, memory, tables and refusals read.
- * Nothing is opened for it but weights and data, so that a plan can be had of what does not fit
- * here. */
+ * Only weights and data are opened for it, so that even a run that does not fit here can be
+ * planned. */
 #ifndef DDP_PLAN_PLANNED_H
 #define DDP_PLAN_PLANNED_H
 
@@ -25,7 +25,7 @@ struct ddp_planned {
     double peak_flops;     /* a second, of all workers, where it is known; else 0 */
 };
 
-/* Closes all but the options. */
+/* Closes everything except the options. */
 void ddp_planned_close(struct ddp_planned *planned);
 
 /* --- the model (plan_model.c) ----------------------------------------------------------------- */
@@ -39,18 +39,18 @@ enum ddp_status ddp_planned_read_config(struct ddp_planned *planned);
 int64_t ddp_planned_model_classes(const struct ddp_planned *planned);
 int64_t ddp_planned_sequence_length(const struct ddp_planned *planned);
 
-/* Builds the graphs, once the data are known and the plan is whole. DDP_ERR_INVALID: what options
- * ask for is not in this model. */
+/* Builds the graphs, once the data are known and the plan is complete. DDP_ERR_INVALID: options ask
+ * for something that this model lacks. */
 enum ddp_status ddp_planned_build(struct ddp_planned *planned);
 
 /* --- the data --------------------------------------------------------------------------------- */
 
-/* Can the model learn from such data? Does every option for the data mean something (plan_data.c)?
- * Are --val and the vocabulary those of the data and the model? */
+/* Checks that the model can learn from such data, that every option for the data means something
+ * (plan_data.c), and that --val and the vocabulary fit the data and the model. */
 enum ddp_status ddp_planned_check_fit(const struct ddp_planned *planned);
 enum ddp_status ddp_planned_check_sets(const struct ddp_planned *planned);
 
-/* Is there a plan to be made without data (plan_shape.c)? Opens what stands for them: only its
+/* Whether a plan is to be made without data (plan_shape.c). Opens what stands in for them: only its
  * shape is known. */
 bool ddp_planned_lacks_data(const struct ddp_planned *planned);
 enum ddp_status ddp_planned_open_shape(struct ddp_planned *planned);
@@ -61,15 +61,15 @@ enum ddp_status ddp_planned_open_shape(struct ddp_planned *planned);
  * for one. */
 enum ddp_status ddp_planned_check_evaluation(const struct ddp_planned *planned);
 
-/* From one evaluation to the next. */
+/* Steps from one evaluation to the next. */
 int64_t ddp_planned_evaluation_steps(const struct ddp_planned *planned);
 
-/* A line of the plan, where options ask for something unusual. */
+/* A line of the plan, if options ask for something unusual. */
 void ddp_planned_print_evaluation(const struct ddp_planned *planned, FILE *out);
 
 /* --- what it is made from (setup.c) ----------------------------------------------------------- */
 
-/* What the mode is made from, except what is open: for this plan or another, with its graphs. */
+/* The mode's setup, except what is open: for this plan or another, with its graphs. */
 struct ddp_mode_setup ddp_planned_setup(const struct ddp_planned *planned,
                                         const struct ddp_train_plan *plan, const ddp_graph *graph,
                                         const ddp_graph *tail_graph, enum ddp_dtype compute);
@@ -79,8 +79,8 @@ int ddp_train_plan_loader_depth(const struct ddp_train_plan *plan);
 
 /* --- a pipeline (plan_stages.c) --------------------------------------------------------------- */
 
-/* Once the model is built: the cuts of --cut, or of stages with about the same amount of work. In
- * other modes nothing. */
+/* Once the model is built: the cuts of --cut, or of stages with about the same amount of work. Does
+ * nothing in other modes. */
 enum ddp_status ddp_planned_cut(struct ddp_planned *planned);
 
 /* --- printing --------------------------------------------------------------------------------- */
@@ -88,8 +88,8 @@ enum ddp_status ddp_planned_cut(struct ddp_planned *planned);
 /* Floating-point operations of a whole step over all workers. */
 double ddp_planned_step_flops(const struct ddp_planned *planned);
 
-/* Fills in the peak, in the type that the model computes in, where the device's words name one that
- * is known. */
+/* Fills in the peak, in the type that the model computes in, if the device's description names one
+ * that is known. */
 void ddp_planned_know_peak(struct ddp_planned *planned, const char *description);
 
 /* "1.23 GFLOP": three digits. */
@@ -99,12 +99,12 @@ const char *ddp_train_show_count(double value, const char *unit, char *text, siz
 void ddp_planned_print_compute(const struct ddp_planned *planned, FILE *out);
 
 /* For --plan: looks at the device, chooses what its memory decides, and works out the memory.
- *   description [out]  the device's words, as far as there is one */
+ *   description [out]  of the device, if there is one */
 #define DDP_PLANNED_DEVICE 320
 enum ddp_status ddp_planned_look(struct ddp_planned *planned, struct ddp_memory_limits *limits,
                                  struct ddp_memory *memory, char description[DDP_PLANNED_DEVICE]);
 
-/* What --plan prints beside the plan itself: stages, memory, traffic, what would fit. */
+/* What --plan prints besides the plan itself: stages, memory, traffic, what would fit. */
 enum ddp_status ddp_planned_print_needs(const struct ddp_planned *planned,
                                         const struct ddp_memory *memory,
                                         const struct ddp_memory_limits *limits, FILE *out);

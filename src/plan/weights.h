@@ -14,23 +14,23 @@ enum ddp_status ddp_load_weights(const struct ddp_load *load, const struct ddp_m
                                  const struct ddp_model_config *config, const ddp_graph *graph,
                                  float *weights, void *frozen);
 
-/* The same with what a run begins with: without --load it is drawn. */
+/* The same with the weights that a run begins with: without --load they are drawn. */
 enum ddp_status ddp_planned_begin_weights(const struct ddp_planned *planned, float *weights,
                                           void *frozen);
 
-/* Do --export and what belongs to it fit each other, and can the directory be written? */
+/* Checks that --export and its options fit each other, and that the directory is writable. */
 enum ddp_status ddp_planned_check_llama(const struct ddp_planned *planned);
 
-/* Writes what --export asks for to a path. DDP_ERR_IO for what concerns the place.
- *   frozen  NULL: the frozen parameters are made again, where they are written
- *   tokenizer  whose tokens of beginning and end are named; NULL: there is none */
+/* Writes what --export asks for to a path. DDP_ERR_IO if it is the place that fails.
+ *   frozen  NULL: the frozen parameters are made again when they are written
+ *   tokenizer  whose begin and end tokens are named; NULL: there is none */
 enum ddp_status ddp_planned_export(const struct ddp_planned *planned, const char *path,
                                    float *weights, void *frozen, const ddp_tokenizer *tokenizer);
 
-/* How many bytes that takes. */
+/* The bytes that this takes. */
 uint64_t ddp_planned_export_bytes(const struct ddp_planned *planned);
 
-/* Is all that is wanted an export of what --load and --adapters name, without data? Does that:
+/* Whether only an export of what --load and --adapters name is wanted, without data; and does it:
  * merged with the adapters, as another type, cut into other files. */
 bool ddp_planned_converts(const struct ddp_train_options *options);
 enum ddp_status ddp_planned_convert(const struct ddp_train_options *options, FILE *out);

@@ -8,17 +8,17 @@
 
 #include "train/run.h"
 
-/* Steps are those that are done. */
+/* Steps are counted when they are done. */
 
 /* After the run is resumed and has its evaluator: takes over what the checkpoint says of the best
  * evaluation, and sets where the run ends. Collective. */
 enum ddp_status ddp_run_best_open(struct ddp_run *run);
 
-/* Is there one after this step? */
+/* Whether one is due after this step. */
 bool ddp_run_evaluation_due(const struct ddp_run *run, int64_t step);
 
-/* Evaluates, with run->evaluator, and reports. A run that need not go on after this one gets its
- * end here. Collective.
+/* Evaluates, with run->evaluator, and reports. If the run need not go on after this one, its end is
+ * set here. Collective.
  *   scores [out]  NULL: not wanted */
 enum ddp_status ddp_run_evaluate(struct ddp_run *run, int64_t step,
                                  struct ddp_train_scores *scores);

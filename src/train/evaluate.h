@@ -14,9 +14,9 @@
 
 typedef struct ddp_train_evaluator ddp_train_evaluator;
 
-/* Takes what the network gives for a batch.
+/* Takes the network's output for a batch.
  *   first   the number of its first sample
- *   logits  (rows, classes) f32, on the host; (rows, outputs) where the setup has those */
+ *   logits  (rows, classes) f32, on the host; (rows, outputs) if the setup has those */
 typedef enum ddp_status ddp_train_visit(void *arg, int64_t first, const struct ddp_batch *batch,
                                         const float *logits);
 
@@ -29,14 +29,14 @@ struct ddp_train_evaluator_setup {
     const struct ddp_model *model;
     const struct ddp_model_config *config; /* as for training; the batch is chosen here */
     const ddp_dataset *test;
-    int64_t samples; /* how many, from the first one on; the whole set if it has fewer */
+    int64_t samples; /* how many, from the first; the whole set if it has fewer */
     int threads;     /* that read samples ahead */
     /* NULL: none. Called for each of this rank's batches, in their order; in a pipeline by the last
      * stage. */
     ddp_train_visit *visit;
     void *visit_arg;
     int64_t outputs; /* numbers for a sample, if its label is not a class; 0: one for each class */
-    bool confusion;  /* count which class is taken for which, where they are not too many */
+    bool confusion;  /* count which class is taken for which, unless there are too many */
 };
 
 /* Prepares to evaluate this rank's batches. What the setup points to outlives the evaluator, except
@@ -45,7 +45,7 @@ enum ddp_status ddp_train_evaluator_create(ddp_train_evaluator **evaluator,
                                            const struct ddp_train_evaluator_setup *setup);
 void ddp_train_evaluator_destroy(ddp_train_evaluator *evaluator);
 
-/* Collective: all ranks get the same scores. Without labels there are none: they are NaN. */
+/* Collective: all ranks get the same scores. Without labels they are NaN. */
 enum ddp_status ddp_train_evaluator_run(ddp_train_evaluator *evaluator,
                                         struct ddp_train_scores *scores);
 

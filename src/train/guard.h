@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The guard against losses that are not finite, or jump: --nan. With `stop` and `skip` the mode
- * leaves out an update from such a loss or gradient, so the weights are still those it came from,
+ * leaves out an update from such a loss or gradient, so the weights are still those that gave it,
  * and the guard can run the step's shards again and name the first tensor that went bad. Steps
  * without a label that counts are left out too. */
 #ifndef DDP_TRAIN_GUARD_H
@@ -17,7 +17,7 @@ struct ddp_train_guard {
     int64_t full_steps;  /* so far: the others */
     int64_t seen;        /* finite losses so far */
     int64_t quiet_until;
-    double mean, square; /* averages of them that forget */
+    double mean, square; /* decaying averages of them */
 };
 
 /* After a step. Collective when loss or norm is not finite, which they are on

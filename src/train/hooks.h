@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a run calls of the program's: ddp_train_set_hooks(). A failure ends the run. */
+ * The program's functions that a run calls: ddp_train_set_hooks(). A failure ends the run. */
 #ifndef DDP_TRAIN_HOOKS_H
 #define DDP_TRAIN_HOOKS_H
 
@@ -14,10 +14,10 @@ enum ddp_status ddp_run_after_step(struct ddp_run *run, const struct ddp_step *s
 enum ddp_status ddp_run_after_evaluation(struct ddp_run *run,
                                          const struct ddp_evaluation *evaluation);
 
-/* Adds the program's own state to the checkpoint that is begun: on rank 0. */
+/* Adds the program's own state to the checkpoint being written: on rank 0. */
 enum ddp_status ddp_run_save_own(struct ddp_run *run);
 
-/* Gives what the checkpoint has of it back, on all ranks. Collective. */
+/* Gives the state in the checkpoint back, on all ranks. Collective. */
 enum ddp_status ddp_run_restore_own(struct ddp_run *run);
 
 #endif

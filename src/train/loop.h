@@ -9,7 +9,7 @@
 /* Shows the plan, opens what will show the steps. Collective, as is all that follows. */
 enum ddp_status ddp_run_begin(struct ddp_run *run);
 
-/* The whole of --plan, in the place of training. */
+/* All of --plan, in place of training. */
 enum ddp_status ddp_run_print_plan(struct ddp_run *run);
 
 /* The step after run->step steps; before it, what follows the last one: sample, checkpoint.
@@ -17,7 +17,8 @@ enum ddp_status ddp_run_print_plan(struct ddp_run *run);
 enum ddp_status ddp_run_step(struct ddp_run *run);
 
 /* Saves the weights, on rank 0.
- *   last  the training has ended: where they cannot be written they go elsewhere, which is said */
+ *   last  the training has ended: if they cannot be written there, they go elsewhere, and it says
+ *   so */
 enum ddp_status ddp_run_save(struct ddp_run *run, const char *path, bool last);
 
 /* What follows the last step: summary and results.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The files that a run writes. Before it begins: no two may be one, their directories are made, and
- * those that are written at the end can be, with room for what they will hold. At the end: what
- * cannot be written there after all is written elsewhere. */
+ * The files that a run writes. Before it begins: all must differ, their directories are made, and
+ * those written at the end must be writable, with room for their contents. At the end: what cannot
+ * be written there after all is written elsewhere. */
 #ifndef DDP_TRAIN_OUTPUTS_H
 #define DDP_TRAIN_OUTPUTS_H
 
@@ -19,8 +19,8 @@ enum ddp_status ddp_train_check_outputs(const struct ddp_train_options *options,
 enum ddp_status ddp_run_check_room(const struct ddp_run *run, uint64_t exported);
 
 /* Writes a result of the training to its path or, if it cannot be written there, into a new
- * directory of the first place for temporary files where it can, which is said.
- *   write  DDP_ERR_IO for what concerns the place
+ * directory in the first place for temporary files where it can, and says so.
+ *   write  DDP_ERR_IO if it is the place that fails
  * DDP_ERR_IO: it was not written to its path. */
 enum ddp_status ddp_run_write(struct ddp_run *run, const char *path,
                               enum ddp_status (*write)(struct ddp_run *run, const char *path));

@@ -8,7 +8,7 @@
 
 struct ddp_run;
 
-/* When a device can be used, and the lanes are known: the cuts of stages that take about the same
+/* Once a device can be used, and the lanes are known: the cuts of stages that take about the same
  * time on rank 0's device, unless --cut names them. Collective. DDP_ERR_INVALID: a weight that two
  * stages share needs more lanes. */
 enum ddp_status ddp_run_balance_cuts(struct ddp_run *run);

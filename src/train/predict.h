@@ -7,8 +7,8 @@
 
 #include "train/run.h"
 
-/* Of options that ask for no training: drops what only training takes. A checkpoint is a file of
- * weights then. */
+/* For options that ask for no training: drops those only training uses. A checkpoint is then a file
+ * of weights. */
 void ddp_run_drop_training(struct ddp_train_options *options);
 
 /* Before the data are opened, on all ranks: DDP_ERR_INVALID names options that do not fit. */
@@ -17,7 +17,7 @@ enum ddp_status ddp_run_check_prediction(const struct ddp_run *run);
 /* What will be evaluated or predicted. */
 void ddp_run_print_model(const struct ddp_run *run);
 
-/* In the place of training. Collective. */
+/* In place of training. Collective. */
 enum ddp_status ddp_run_without_training(struct ddp_run *run);
 
 /* With --verbose: which class was taken for which in the last evaluation. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a training run has open, beside what is planned: shared by the files that open it (open.c)
+ * What a training run has open, besides what is planned: shared by the files that open it (open.c)
  * and run it (train.c). */
 #ifndef DDP_TRAIN_RUN_H
 #define DDP_TRAIN_RUN_H
@@ -57,7 +57,7 @@ struct ddp_run {
     int64_t checkpoint_wait_ns;              /* of that, for the one before */
 };
 
-/* Opens what the options name, step by step; on failure run is closed by the caller all the same.
+/* Opens what the options name, step by step; after a failure the caller still closes the run.
  *   run  options and out are set, the rest is zero */
 enum ddp_status ddp_run_open(struct ddp_run *run);
 void ddp_run_close(struct ddp_run *run);
@@ -72,7 +72,7 @@ void ddp_run_resume_print(const struct ddp_run *run);
 
 /* Making a run longer than it was planned (extend.c), on rank 0, with a checkpoint that was read:
  * takes over how its rate was planned, or plans it anew for --extend; compares what decides the
- * bits, where the length is told apart from other differences; says what was planned anew. */
+ * bits, telling a different length from other differences; says what was planned anew. */
 void ddp_run_take_schedule(struct ddp_run *run);
 enum ddp_status ddp_run_match(const struct ddp_run *run, const struct ddp_checkpoint_facts *facts);
 void ddp_run_extension_print(const struct ddp_run *run);
@@ -90,7 +90,7 @@ bool ddp_run_checkpoint_due(const struct ddp_run *run, int64_t step, bool last);
 /* Copies the state and begins to write it. Collective. */
 enum ddp_status ddp_run_checkpoint(struct ddp_run *run, int64_t step);
 
-/* The failure of a write that has ended. Never blocks. */
+/* The failure of a finished write. Never blocks. */
 enum ddp_status ddp_run_checkpoint_poll(const struct ddp_run *run);
 
 /* Waits until the last one is durable, and says so.
@@ -103,7 +103,7 @@ void ddp_run_checkpoint_close(struct ddp_run *run);
 enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int depth,
                                     ddp_loader **loader);
 
-/* --sample-every: opens what it takes, after the mode; shows a text where one is due after `step`
+/* --sample-every: opens what it takes, after the mode; shows a text if one is due after `step`
  * steps, on rank 0. Collective in a pipeline. */
 enum ddp_status ddp_run_sample_open(struct ddp_run *run);
 enum ddp_status ddp_run_sample(struct ddp_run *run, int64_t step);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a run is measured against: its operations, the machine's peak, its memory. Printed as part
- * of the plan before training, and as measured after it. */
+ * The figures a run is measured against: its operations, the machine's peak, its memory. Printed as
+ * part of the plan before training, and as measured after it. */
 #ifndef DDP_TRAIN_SUMMARY_H
 #define DDP_TRAIN_SUMMARY_H
 

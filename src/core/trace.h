@@ -86,8 +86,8 @@ enum ddp_status ddp_trace_open(const char *path, int rank, bool create);
 /* Begins or ends recording. */
 void ddp_trace_set_recording(bool on);
 
-/* Writes out what has been recorded, if the last time was a while ago, or if `now`. Called by the
- * thread that opened the trace, as are all functions here. */
+/* Writes out what has been recorded, if the last time was a while ago, or if `now`. Called, like
+ * the functions below, by the thread that opened the trace. */
 void ddp_trace_flush(bool now);
 
 /* Ends recording and writes out the rest: after this the process writes nothing to the file. */

@@ -3,7 +3,7 @@
 #
 # Do the tests find faults? Each tests/mutants/NAME.patch plants one in a copy of the source tree, and says above the patch:
 #   Fault: what it does
-#   Tests: the tests that must fail, run in this order until one does
+#   Tests: the tests that must fail, run in this order until one does; check_NAME:CASE is one case of a unit test
 #   Hangs: SECONDS    (only where the fault makes a test hang: for so long, and then it is caught)
 # What fails to compile or does not apply is an error of the table. The tests must pass without the fault.
 # usage: run.sh [NAME ...]    in the build directory; make check-mutants. MUTANTS_JOBS: copies worked on at once.
@@ -95,21 +95,22 @@ end_marked()
 # run_test WORKER TEST SECONDS: leaves PASS, FAIL, SKIP, ERROR, HANG or BUILD in $outcome
 run_test()
 {
-    local build=$work/$1/build status
-    rm -f "$build/$2.trs" "$build/$2.log"
+    local build=$work/$1/build test=${2%%:*} status environment=("MUTANT=$$.$1")
+    [ "$test" = "$2" ] || environment+=("CK_RUN_CASE=${2#*:}")
+    rm -f "$build/$test.trs" "$build/$test.log"
     # shellcheck disable=SC2046 # words
-    if ! "$make" -s -C "$build" $(targets "$1" "$2") >>"$work/$1/log" 2>&1; then
+    if ! "$make" -s -C "$build" $(targets "$1" "$test") >>"$work/$1/log" 2>&1; then
         outcome=BUILD
         return
     fi
-    MUTANT=$$.$1 timeout --kill-after=5 "$3" "$make" -s -C "$build" "$2.log" >>"$work/$1/log" 2>&1
+    env "${environment[@]}" timeout --kill-after=5 "$3" "$make" -s -C "$build" "$test.log" >>"$work/$1/log" 2>&1
     status=$?
     end_marked "$$.$1"
-    outcome=$(sed -n 's/^:test-result: //p' "$build/$2.trs" 2>/dev/null)
+    outcome=$(sed -n 's/^:test-result: //p' "$build/$test.trs" 2>/dev/null)
     outcome=${outcome%% *}
     case $status in 124 | 137) outcome=HANG ;; esac
     [ -n "$outcome" ] || outcome=ERROR
-    cat "$build/$2.log" >>"$work/$1/log" 2>/dev/null
+    cat "$build/$test.log" >>"$work/$1/log" 2>/dev/null
 }
 
 # --- one fault ----------------------------------------------------------------------------------------------------------

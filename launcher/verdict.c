@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * How an attempt over several nodes ends: nodes report, node 0 decides, all do the same. The first
- * report of a node that is not a victim counts; it is sent as soon as a worker has ended, and node 0
+ * report of a node that is not a victim counts. It is sent as soon as a worker has ended; node 0
  * holds it for the time that one machine gives to see whether others fail alike. */
 #include "config.h"
 

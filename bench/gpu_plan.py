@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 
-from gpu_results import Budget, bench_run, libraries
+from gpu_results import Budget, gpt2_size, libraries, write_tokens
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMITS = (300, 480, 330, 360, 300)  # seconds of a step: half an hour in all
@@ -67,12 +67,10 @@ class Step:
 
     def gpt2(self, *words):
         """Of trainer, all of whose numbers are small with --tiny."""
-        size = ["--size", "124M", "--batch-size", "64", "--seq-len", "1024"]
-        if self.args.tiny:
-            size = ["--size", "d2", "--channels", "64", "--heads", "2", "--batch-size", "2", "--seq-len", "16",
-                    "--vocab-size", "300"]
-        return [self.program("trainer"), "--device", "cuda", "--model", "gpt2", *size, "--data",
-                os.path.join(self.work, "tokens.bin"), "--dtype", "bf16", "--optimizer", "adamw", "--no-eval", *words]
+        batch, length = ("2", "16") if self.args.tiny else ("64", "1024")
+        return [self.program("trainer"), "--device", "cuda", "--model", "gpt2", *gpt2_size(self.args.tiny), "--batch-size",
+                batch, "--seq-len", length, "--data", os.path.join(self.work, "tokens.bin"), "--dtype", "bf16", "--optimizer",
+                "adamw", "--no-eval", *words]
 
     def result(self, name):
         return os.path.join(self.args.results, name)
@@ -178,7 +176,7 @@ def run_step(number, args):
         step = Step(args, work)
         budget = Budget(LIMITS[number - 1] * step.slack)
         STEPS[number - 1](step)
-        bench_run().write_tokens(os.path.join(work, "tokens.bin"), *((4096, 300) if args.tiny else (64 * 1024 * 8 + 1,)))
+        write_tokens(os.path.join(work, "tokens.bin"), 4096 if args.tiny else 64 * 1024 * 8 + 1, args.tiny)
         for command in step.commands:
             end = run_one(step, command, log, budget.left())
             ends.append(f"{end:<24} {shown(step, command)[:150]}")

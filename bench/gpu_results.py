@@ -8,6 +8,8 @@ import re
 import subprocess
 import time
 
+TINY_VOCABULARY = 300
+
 
 def bench_run():
     """bench/run, for the files that it writes."""
@@ -15,6 +17,19 @@ def bench_run():
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("bench_run", loader))
     loader.exec_module(module)
     return module
+
+
+def gpt2_size(tiny):
+    """trainer's options for the GPT-2 that is measured, or with --tiny for a small one."""
+    if tiny:
+        return ["--size", "d2", "--channels", "64", "--heads", "2", "--vocab-size", str(TINY_VOCABULARY)]
+    return ["--size", "124M"]
+
+
+def write_tokens(path, count, tiny):
+    """A file of random tokens for gpt2_size(tiny)."""
+    run = bench_run()
+    run.write_tokens(path, count, TINY_VOCABULARY if tiny else run.VOCABULARY)
 
 
 def libraries(args):

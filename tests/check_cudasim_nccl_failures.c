@@ -201,7 +201,7 @@ static void absent(struct rank *r)
     }
     ncclComm_t comm = begin_non_blocking(r);
     EXPECT(poll_until(comm, 0.1) == ncclInProgress);
-    meet(r, 0); /* whose id it is stays until then */
+    meet(r, 0); /* rank 0, which made the id, stays until all have tried */
     NCCL_OK(ncclCommAbort(comm));
 }
 

@@ -67,8 +67,8 @@ END_TEST
 
 /* Beyond the chunks that are on their way at a time: 32 MiB. */
 enum { LARGE = (34 << 20) / 4 + 5 };
-static char *large_sum;  /* of all ranks, made once for them */
-static int large_memory; /* where it begins below */
+static char *large_sum;  /* over all ranks, computed once for them */
+static int large_memory; /* the first kind of memory to try */
 
 static void large_body(ddp_comm *comm, ddp_job *job)
 {

@@ -205,14 +205,15 @@ static void cover(const int *row)
     memcpy(rows[row_count++], row, sizeof rows[0]);
 }
 
-/* What a row takes, about: products in bf16 are the slowest, a large model's above all. */
+/* A rough measure of a row's time: products in bf16 are the slowest, above all those of a large
+ * model. */
 static int cost(const int *row)
 {
     return (row[MODEL] >= LLAMA ? 4 : 1) * (row[DTYPE] > 0 ? 4 : 1) * (row[LOOKS] > 0 ? 2 : 1);
 }
 
-/* A row with this pair, of some the one that covers most, of these the cheapest. False: nothing has
- * both. */
+/* Adds a row with this pair: among some tries the one that covers most, and among equals the
+ * cheapest. False: no row can have both. */
 static bool add_row(int f, int v, int g, int w)
 {
     int best[FACTORS], most = -1;

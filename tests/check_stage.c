@@ -31,7 +31,7 @@ static const struct way ways[] = {
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 
-/* Of a model of many layers each way has a third of the cuts: they are all there. */
+/* For the model with most layers each way tries a third of the cuts; together they try all. */
 START_TEST(every_cut_of_every_model)
 {
     for (int way = 0; way < WAYS; way++)

@@ -44,8 +44,8 @@ static void one_size(ddp_comm *comm, char *memory, size_t count, enum ddp_dtype 
     free(sum);
 }
 
-/* Every two of size, type, operation and memory are together once. The last size has pieces of a
- * part in two of shm's slots. */
+/* Any two values of size, type, operation and memory meet at least once. A rank's part of the last
+ * size needs two slots of shm. */
 void row_collectives(ddp_comm *comm, ddp_job *job)
 {
     enum { MOST = 33001, OPERATIONS = DDP_MAX + 1 };

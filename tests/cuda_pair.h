@@ -91,8 +91,8 @@ static inline void pair_same(const char *what, const struct pair *pair, float *b
     free(before);
 }
 
-/* A quarter of the 32 ways for each shape: any two of the five bits take all values. Four shapes in
- * turn have all ways. */
+/* Tries a quarter of the 32 ways for each shape, in which any two of the five bits take all values.
+ * Four successive shapes try all ways. */
 static inline bool pair_is_tried(size_t shape, int way)
 {
     const unsigned w = (unsigned)way, s = (unsigned)shape;

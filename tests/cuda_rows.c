@@ -167,7 +167,7 @@ static const int64_t norms[][2] = {
 };
 #define NORMS (sizeof norms / sizeof *norms)
 
-/* Of many rows four ways do. */
+/* Four ways are enough for a shape of many rows. */
 static bool is_tried(size_t shape, int way)
 {
     return pair_is_tried(shape, way) && (norms[shape][0] < 8000 || !(way & 1) == !(way & 2));

@@ -42,7 +42,7 @@ static inline void cuda_test_begin(void)
                 status);
         exit(TEST_HARD);
     }
-    if (ddp_kernels_cpu.prepare() != DDP_OK) /* once: forked tests have it then */
+    if (ddp_kernels_cpu.prepare() != DDP_OK) /* once, before the tests fork */
         exit(TEST_HARD);
 }
 

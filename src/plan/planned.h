@@ -50,9 +50,10 @@ enum ddp_status ddp_planned_build(struct ddp_planned *planned);
 enum ddp_status ddp_planned_check_fit(const struct ddp_planned *planned);
 enum ddp_status ddp_planned_check_sets(const struct ddp_planned *planned);
 
-/* Whether a plan is to be made without data (plan_shape.c). Opens what stands in for them: only its
- * shape is known. */
+/* Whether the plan is made without data. */
 bool ddp_planned_lacks_data(const struct ddp_planned *planned);
+
+/* In place of the data opens a set of samples that have a shape but no values (plan_shape.c). */
 enum ddp_status ddp_planned_open_shape(struct ddp_planned *planned);
 
 /* --- evaluations (evaluation.c) --------------------------------------------------------------- */

@@ -152,10 +152,14 @@ class Job:
         return self
 
     def finish_or_stop(self, patience):
-        """As finish(), but what takes long is asked to end: it may have been told to do much. Whether that ended it."""
+        """As finish(), but what takes long is asked to end: it may have been told to do much. With a checkpoint the first request
+        asks for the end of the step, which a worker that a fault has stopped never reaches, and the second for the end. Whether
+        that ended it."""
         late = not self.wait(patience)
-        if late:
-            os.kill(self.pid, signal.SIGTERM)
+        for seconds in (10, 0) if late else ():
+            if self.code is None:
+                os.kill(self.pid, signal.SIGTERM)
+                self.wait(seconds)
         self.finish(20)
         return late and self.code == 128 + signal.SIGTERM
 

@@ -62,6 +62,13 @@ static enum ddp_status open_sets(struct ddp_run *run)
         .seed = options->seed,
         .image_height = options->image_height,
         .image_width = options->image_width,
+        .target = options->target,
+        .columns = options->columns,
+        .ignore = options->ignore,
+        .header_given = ddp_train_given(options, "header"),
+        .header = options->header,
+        .keep_rows = options->predict != NULL,
+        .description = run->planned.load.data,
     };
     const char *source = options->dataset;
     if (!source && !options->data)

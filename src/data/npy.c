@@ -464,7 +464,8 @@ static enum ddp_status open_both(const struct ddp_dataset_options *options,
     enum ddp_status status =
         open_set(train, options->path, train_source, options->class_count, scaled ? &scale : NULL);
     struct npy *n = (struct npy *)*train;
-    if (status == DDP_OK && n->pixels)
+    if (status == DDP_OK && n->pixels &&
+        !ddp_dataset_pixel_scale(options->description, &n->base.info))
         status = measure(n);
     if (status == DDP_OK && n->pixels)
         status = set_scale(n, &n->base.info);

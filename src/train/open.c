@@ -94,7 +94,8 @@ static enum ddp_status open_data(struct ddp_run *run)
     if (status == DDP_OK)
         status = ddp_planned_check_sets(&run->planned);
     if (status == DDP_OK && run->planned.plan.rank == 0)
-        status = ddp_train_data_notes(options, run->planned.data, run->planned.test);
+        status = ddp_train_data_notes(options, run->planned.data, run->planned.test,
+                                      run->planned.load.data);
     if (status == DDP_OK)
         status =
             ddp_train_plan_steps(&run->planned.plan, options, ddp_dataset_info(run->planned.data));

@@ -13,6 +13,7 @@
 #include "core/terminal.h"
 #include "core/text.h"
 #include "core/trace.h"
+#include "data/describe.h"
 #include "data/normalize.h"
 #include "graph/exec.h"
 #include "train/best.h"
@@ -34,6 +35,7 @@ struct prediction {
 
 struct predictions {
     const ddp_dataset *data;
+    char **names;     /* of classes, from the weights; NULL: those of the data */
     bool matrix;      /* all probabilities or numbers, for an array */
     bool numbers;     /* the model gives no classes: what it gives is written, beside the targets */
     double mean, std; /* of numbers that were scaled: they are written in their own unit */
@@ -160,8 +162,9 @@ static enum ddp_status add_integer(struct writer *w, int64_t value, const char *
 
 static enum ddp_status add_class(struct writer *w, int32_t class)
 {
-    const char *const *names = ddp_dataset_info(w->p->data)->class_names;
-    return names && class < ddp_dataset_info(w->p->data)->class_count
+    const char *const *names =
+        w->p->names ? (const char *const *)w->p->names : ddp_dataset_info(w->p->data)->class_names;
+    return names && (w->p->names || class < ddp_dataset_info(w->p->data)->class_count)
                ? add_field(w, names[class], ",")
                : add_integer(w, class, ",");
 }
@@ -401,10 +404,13 @@ static enum ddp_status predict(struct ddp_run *run)
     }
     ddp_trace_flush(true); /* the names of operations are the evaluator's */
     ddp_train_evaluator_destroy(evaluator);
+    if (status == DDP_OK && !info->class_names && info->label_count == 0)
+        status = ddp_dataset_class_names(run->planned.load.data, p.classes, &p.names);
     if (status == DDP_OK)
         status = write_file(&p, run);
     free(p.rows);
     free(p.exponentials);
+    free(p.names);
     ddp_trace_end("predict", begin, NULL, 0);
     if (status == DDP_OK && run->out)
         ddp_terminal_print(run->out, "predictions of %" PRId64 " samples of %s are in %s\n",
@@ -434,7 +440,9 @@ void ddp_run_print_model(const struct ddp_run *run)
 /* Samples alone are measured for themselves, and the model has seen others. */
 static void warn_scaled(const struct ddp_run *run)
 {
-    if (!run->planned.test && run->planned.plan.rank == 0 &&
+    struct ddp_dataset_info info = *ddp_dataset_info(run->planned.data);
+    const bool kept = !info.normalized && ddp_dataset_pixel_scale(run->planned.load.data, &info);
+    if (!run->planned.test && !kept && run->planned.plan.rank == 0 &&
         ddp_dataset_is_scaled(ddp_dataset_info(run->planned.data)))
         ddp_log(
             DDP_LOG_WARNING,

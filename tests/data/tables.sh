@@ -56,6 +56,10 @@ gzip -c "$work/t.csv" >"$work/t.csv.gz"
 expect "compressed" 0 '' $trainer --threads 1 --load "$work/c" --data "$work/t.csv.gz" --predict "$work/z.csv"
 cmp "$work/c.csv" "$work/z.csv" || fail "a compressed table has other predictions"
 
+expect "info of weights" 0 '^  predicts   price, mean [0-9.]+, deviation [0-9.]+$' "$trainer" info "$work/w"
+grep -q '^  columns    area garden$' "$work/out" || fail "info: $(cat "$work/out")"
+expect "info of checkpoints" 0 '^model       mlp dims=3 hidden=32,32$' "$trainer" info "$work/run"
+
 # --- what cannot be
 bad() { # NAME CODE PATTERN OPTIONS, with the table on standard input
     name=$1 code=$2 pattern=$3

@@ -61,7 +61,7 @@ static const struct ddp_option compare_options[] = {
     {OPTION_INT("repeats", repeats, 1, 100, "N"),
      .help = "times that each training runs, in turns (default 3)"},
     {OPTION_TEXT("output", output, "FILE"), .letter = 'o',
-     .help = "also write a page with pictures to this file, whose name ends in .html"},
+     .help = "also write a page with bars to this file, whose name ends in .html"},
     {OPTION_FLAG("help", help), .letter = 'h', .help = "print this"},
     {OPTION_FLAG("version", version), .help = "print the version"},
     {0},

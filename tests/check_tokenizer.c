@@ -12,6 +12,8 @@
 #include "tests/scratch.h"
 #include "tests/tokenizer_test.h"
 
+#include <sys/resource.h>
+
 /* --- golden --- */
 
 static const char *encoded(const ddp_tokenizer *t, const struct ddp_text_part *part, unsigned flags)
@@ -525,6 +527,20 @@ START_TEST(test_long_added)
 }
 END_TEST
 
+/* An id far from the others takes room in a table and no memory: it took 800 MB. */
+START_TEST(test_far_id)
+{
+    static const char text[] = MODEL("\"vocab\":{\"a\":0,\"b\":16777000},\"merges\":[]");
+    struct rusage before, after;
+    ddp_tokenizer *t = NULL;
+    getrusage(RUSAGE_SELF, &before);
+    ck_assert_int_eq(ddp_tokenizer_parse(&t, "f.json", text, strlen(text)), DDP_OK);
+    getrusage(RUSAGE_SELF, &after);
+    ck_assert_int_lt(after.ru_maxrss - before.ru_maxrss, 100000);
+    ddp_tokenizer_close(t);
+}
+END_TEST
+
 START_TEST(test_bad_files)
 {
     const char *text = bad_files[_i].text;
@@ -561,6 +577,7 @@ Suite *test_suite(void)
     tcase_add_test(small, test_configure);
     tcase_add_test(small, test_not_utf8);
     tcase_add_test(small, test_long_added);
+    tcase_add_test(small, test_far_id);
     tcase_add_loop_test(small, test_bad_files, 0, sizeof bad_files / sizeof *bad_files);
     return suite;
 }

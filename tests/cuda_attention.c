@@ -444,7 +444,7 @@ void cuda_attention_cases(Suite *suite)
     tcase_add_loop_test(tc, test_grouped, 0, 3 * GROUPED);
     tcase_add_loop_test(tc, test_wrong_documents, 0, 4);
     tcase_add_loop_test(tc, test_grouped_cached, 0, GROUPED);
-    TCase *old = test_case(suite, "attention, old code", 120);
+    TCase *old = test_case(suite, "attention-old-code", 120);
     if (cuda_test_simulated())
         tcase_add_test(old, test_attention_old_code);
 }

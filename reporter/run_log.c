@@ -17,14 +17,13 @@
 #include <string.h>
 
 #define FORMAT     1                  /* the highest that is known; logs before 0.5 name none */
-#define LOG_BYTES  ((size_t)2 << 30)  /* larger ones are something else */
 #define METRICS    64                 /* of a run, at most */
 #define STEP_LIMIT (INT64_C(1) << 53) /* that a double can hold */
 
 struct reader {
     struct run_log *log;
     const char *name;
-    size_t line;
+    size_t line, at; /* its number, and where it begins */
     bool quietly;
     struct log_run *run; /* the one that lines belong to; NULL: none yet */
 };
@@ -176,6 +175,7 @@ static enum ddp_status add_step(struct reader *reader, const json_t *object)
         .rate = number_of(object, "learning_rate"),
         .seconds = number_of(object, "seconds"),
         .waiting = number_of(object, "waiting_for_data"),
+        .line = reader->at,
     };
     if (!read_step(object, "step", 1, &step.step))
         return fail_line(reader, "a step without its number");
@@ -235,6 +235,7 @@ static enum ddp_status add_evaluation(struct reader *reader, const json_t *objec
         .time = number_of(object, "time"),
         .loss = number_of(object, "test_loss"),
         .accuracy = number_of(object, "test_accuracy"),
+        .line = reader->at,
     };
     if (!read_step(object, "step", 0, &evaluation.step))
         return fail_line(reader, "an evaluation without its step");
@@ -364,6 +365,7 @@ enum ddp_status run_log_parse(struct run_log *log, const char *name, const char 
         const size_t length = end ? (size_t)(end - text) - at : bytes - at;
         const size_t next = at + length + 1;
         reader.line++;
+        reader.at = at;
         if (length > 0)
             status = read_line(&reader, text + at, length,
                                !end || (next < bytes && begins_run(text + next, bytes - next)));

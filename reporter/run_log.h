@@ -21,11 +21,13 @@ struct log_step {
     double seconds;    /* that it took */
     double speed;      /* items a second */
     double waiting;    /* share of the time that it waited for data */
+    size_t line;       /* where its line begins in the text */
 };
 
 struct log_evaluation {
     int64_t step;
     double time, loss, accuracy; /* NaN: not known */
+    size_t line;
 };
 
 /* A number of an evaluation whose name begins with test_, the loss included. */
@@ -34,6 +36,8 @@ struct log_score {
     int64_t step;
     double value;
 };
+
+#define LOG_BYTES ((size_t)2 << 30) /* of a file; larger ones are something else */
 
 #define LOG_NAME  64
 #define LOG_VALUE 200

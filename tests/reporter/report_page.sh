@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # ddpreport's page: what differs between runs, charts with their values, names and options that are hostile. It needs neither
 # gnuplot nor the network.
-. "${srcdir:-.}/tests/cli.inc"
+. "${srcdir:-.}/tests/lib/cli.inc"
 report=$top/ddpreport
 mkdir "$work/none"
 
@@ -73,14 +73,28 @@ shows 2 '<th scope="col">mode</th>' # it differs, and is a result
 shows 5 'data-axis="[0-9.]+ [0-9.]+ thousand samples"'
 
 # Of one run nothing differs; without evaluations there are four charts; of steps alone, fewer.
-page "one run" "$here/tests/corpus/run_log/good-tokens"
+{
+    run 1 '' ''
+    step 1 2
+    step 2 1
+} | sed 's/samples_per/tokens_per/' >"$work/tokens.jsonl"
+page "one run" "$work/tokens.jsonl"
 shows 0 'What differs'
 shows 1 '<summary>What the run was started with</summary>'
 shows 4 '<figcaption>'
-page "no steps" "$here/tests/corpus/run_log/good-no-steps"
+run 1 '' '' >"$work/none.jsonl"
+page "no steps" "$work/none.jsonl"
 shows 0 '<figcaption>'
-page "a restarted run" "$here/tests/corpus/run_log/good-restarted"
+{
+    cat "$work/tokens.jsonl"
+    run 1 '' '' | sed 's/"first_step":1/"first_step":2/'
+    step 2 1.5
+    step 3 1
+} >"$work/restarted.jsonl"
+page "a restarted run" "$work/restarted.jsonl"
 shows 4 '^<path class="values r0 '
+shows 4 '^<path class="restarts r0 c0 d0" d="M2000 2000V0">'
+shows 1 'data-values="1 2 2 1.5 3 1"'
 shows 0 'NaN|nan|inf'
 page "twice the same" "$work/first.jsonl" "$work/first.jsonl"
 shows 1 '<p>Nothing: options, seed, version and host are the same.</p>'

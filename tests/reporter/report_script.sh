@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # The script in ddpreport's page, in a headless Chromium: values under the pointer, runs switched off.
-. "${srcdir:-.}/tests/cli.inc"
+. "${srcdir:-.}/tests/lib/cli.inc"
 command -v chromium >/dev/null || skip "chromium is not installed"
 sed 's/"step":1000,"epoch"/"step":990,"epoch"/' "$here/doc/accumulation.jsonl" >"$work/<b>one<&.jsonl"
 "$top/ddpreport" "$work/<b>one<&.jsonl" "$here/doc/DDP.jsonl" -o "$work/page.html" >"$work/out" 2>&1 || fail "no page: $(cat "$work/out")"

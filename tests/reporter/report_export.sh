@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # ddpreport export --csv: a line for each step, with the values of the log.
-. "${srcdir:-.}/tests/cli.inc"
+. "${srcdir:-.}/tests/lib/cli.inc"
 report=$top/ddpreport
 
 # lines NAME LOG: it is exported as standard input says
@@ -70,6 +70,7 @@ expect "no format" 2 'the format is not named: ddpreport export --csv' "$report"
 expect "two logs" 2 '2 logs are named' "$report" export --csv "$work/log" "$work/log"
 expect "no log" 2 'no log is named' "$report" export --csv
 expect "a missing log" 4 'missing: cannot read' "$report" export --csv "$work/missing"
-expect "no log of trainer" 3 'no event of a training' "$report" export --csv "$here/tests/corpus/run_log/bad-no-event"
+echo '{}' >"$work/other"
+expect "no log of trainer" 3 'no event of a training' "$report" export --csv "$work/other"
 [ -e /dev/full ] && expect "a full disk" 4 'standard output cannot be written' sh -c "'$report' export --csv '$here/doc/DDP.jsonl' 2>&1 >/dev/full"
 finish

@@ -70,8 +70,16 @@ static void scale(struct chart *chart, struct series *series)
     }
 }
 
-static enum ddp_status make_scores(struct series *scores, const struct log_run *run,
-                                   const char *metric, const struct series *steps)
+/* Where a step lies that may not have been logged, before scaling. */
+static double place_of(const struct chart *chart, const struct series *steps,
+                       const struct log_run *run, int64_t step)
+{
+    return chart->curves->axis == X_STEP ? (double)step : series_place(steps, run, step);
+}
+
+static enum ddp_status make_scores(const struct chart *chart, struct series *scores,
+                                   const struct log_run *run, const char *metric,
+                                   const struct series *steps)
 {
     size_t wanted = 0;
     scores->x = ddp_array_alloc(run->score_count + 1, sizeof *scores->x);
@@ -82,7 +90,7 @@ static enum ddp_status make_scores(struct series *scores, const struct log_run *
         wanted++;
     for (size_t i = 0; i < run->score_count; i++)
         if (run->scores[i].metric == wanted) {
-            scores->x[scores->count] = series_place(steps, run, run->scores[i].step);
+            scores->x[scores->count] = place_of(chart, steps, run, run->scores[i].step);
             scores->y[scores->count++] = run->scores[i].value;
         }
     return DDP_OK;
@@ -98,7 +106,7 @@ static enum ddp_status make_curve(struct chart *chart, size_t i, enum panel pane
     if (status == DDP_OK)
         status = series_make(&kinds[MEANS], run, steps, chart->curves->axis);
     if (status == DDP_OK && metric)
-        status = make_scores(&kinds[SCORES], run, metric, &kinds[VALUES]);
+        status = make_scores(chart, &kinds[SCORES], run, metric, &kinds[VALUES]);
     for (size_t k = 0; status == DDP_OK && panel == PANELS && k < run->step_count; k++)
         kinds[VALUES].y[k] = NAN; /* of the steps only the axis is needed */
     if (status == DDP_OK &&
@@ -198,7 +206,7 @@ static void print_marks(const struct chart *chart, const char *kind, int top, si
     if (series_make(&steps, run, PANEL_LOSS, chart->curves->axis) == DDP_OK) {
         begin_path(chart, kind, i);
         for (size_t k = 0; k < count; k += count / MARKS + 1) {
-            const double x = chart->factor * series_place(&steps, run, marks[k].step);
+            const double x = chart->factor * place_of(chart, &steps, run, marks[k].step);
             if (x >= chart->x.low && x <= chart->x.high)
                 fprintf(chart->out, "M%d %dV%d", place_x(chart, x), HEIGHT, top);
         }

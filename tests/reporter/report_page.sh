@@ -72,6 +72,9 @@ page "tokens" "$here/doc/DDP.jsonl" "$here/doc/accumulation.jsonl" --x tokens
 shows 2 '<th scope="col">mode</th>' # it differs, and is a result
 shows 5 'data-axis="[0-9.]+ [0-9.]+ thousand samples"'
 
+page "evaluations between logged steps" "$here/doc/DDP.jsonl"
+shows 2 'class="scores r0 .* data-values="250 [0-9.]+ 500 '
+
 # Of one run nothing differs; without evaluations there are four charts; of steps alone, fewer.
 {
     run 1 '' ''

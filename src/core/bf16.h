@@ -41,4 +41,20 @@ static inline float ddp_f16_to_f32(uint16_t half)
     return value;
 }
 
+/* The nearest float16, ties to even; infinite from 65520 on. */
+static inline uint16_t ddp_f16_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    const uint32_t sign = bits >> 16 & 0x8000u, size = bits & 0x7fffffffu;
+    if (size >= 0x47800000u) /* 2^16 */
+        return (uint16_t)(sign | (size > 0x7f800000u ? 0x7e00u : 0x7c00u));
+    if (size >= 0x38800000u) /* 2^-14 */
+        return (uint16_t)(sign | (size - 0x38000000u + 0xfffu + (size >> 13 & 1u)) >> 13);
+    memcpy(&value, &size, sizeof value);
+    value += 0.5f; /* whose last place is the smallest float16 */
+    memcpy(&bits, &value, sizeof bits);
+    return (uint16_t)(sign | (bits - 0x3f000000u));
+}
+
 #endif

@@ -5,6 +5,7 @@
 
 #include "generate/texts.h"
 
+#include "core/gguf.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/text.h"
@@ -23,7 +24,7 @@
 static enum ddp_status open_in(ddp_tokenizer **tokenizer, const char *directory, bool tell)
 {
     char said[1024] = "";
-    if (!(ddp_path_is_in(directory, "tokenizer.json") ||
+    if (!(ddp_gguf_is(directory) || ddp_path_is_in(directory, "tokenizer.json") ||
           (ddp_path_is_in(directory, "vocab.json") && ddp_path_is_in(directory, "merges.txt"))))
         return DDP_OK;
     const struct ddp_log_held before = ddp_log_exchange((struct ddp_log_held){said, sizeof said});

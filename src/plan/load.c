@@ -12,6 +12,7 @@
 #include "core/write.h"
 #include "data/data_names.h"
 #include "model/llama.h"
+#include "weights/gguf.h"
 #include "weights/weights.h"
 
 #include <inttypes.h>
@@ -64,10 +65,10 @@ static enum ddp_status find_base(struct ddp_load *load, char **path)
     struct ddp_peft peft;
     enum ddp_status status = ddp_peft_read(&peft, *path, 0);
     char *base = peft.base;
-    if (status == DDP_OK && (!base || !ddp_hf_llama_is(base)))
+    if (status == DDP_OK && (!base || !(ddp_hf_llama_is(base) || ddp_gguf_is(base))))
         status = ddp_fail(DDP_ERR_INVALID,
                           "--load %s: these are adapters, and their base%s%s is not a directory "
-                          "here: name it, with --load BASE --adapters %s",
+                          "here, nor a GGUF file: name it, with --load BASE --adapters %s",
                           *path, base ? " " : "", base ? base : "", *path);
     if (status != DDP_OK) {
         free(base);
@@ -76,6 +77,15 @@ static enum ddp_status find_base(struct ddp_load *load, char **path)
     load->adapters = *path;
     *path = base;
     return DDP_OK;
+}
+
+/* The model is the path, which becomes load's. */
+static enum ddp_status take_model(struct ddp_load *load, char *path)
+{
+    load->file = path;
+    load->gguf = ddp_gguf_is(path);
+    load->directory = strdup(path);
+    return load->directory ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "out of memory");
 }
 
 enum ddp_status ddp_load_find(struct ddp_load *load, const struct ddp_train_options *options,
@@ -89,11 +99,12 @@ enum ddp_status ddp_load_find(struct ddp_load *load, const struct ddp_train_opti
     char *path = directory ? ddp_path_bare(options->load) : strdup(options->load);
     if (!path)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    if (!directory) {
+    if (!directory && !ddp_gguf_is(path)) {
         load->file = path;
         return DDP_OK;
     }
-    ddp_staged_directory_recover(path);
+    if (directory)
+        ddp_staged_directory_recover(path);
     if (ddp_peft_is(path) && options->adapters)
         status =
             ddp_fail(DDP_ERR_INVALID,
@@ -103,11 +114,8 @@ enum ddp_status ddp_load_find(struct ddp_load *load, const struct ddp_train_opti
         status = find_base(load, &path);
     else if (options->adapters && !(load->adapters = strdup(options->adapters)))
         status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    if (status == DDP_OK && ddp_hf_llama_is(path)) {
-        load->file = path;
-        load->directory = strdup(path);
-        return load->directory ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    }
+    if (status == DDP_OK && (ddp_gguf_is(path) || ddp_hf_llama_is(path)))
+        return take_model(load, path);
     if (status == DDP_OK)
         status = find_in_directory(&load->file, path, tell);
     free(path);
@@ -162,7 +170,9 @@ static enum ddp_status read_adapters(struct ddp_load *load, bool tell)
  *   file  NULL: the directory's */
 static enum ddp_status open_llama(struct ddp_load *load, const char *file, bool tell)
 {
-    enum ddp_status status = ddp_hf_llama_read(&load->hf, file ? file : load->directory);
+    enum ddp_status status = load->gguf
+                                 ? ddp_gguf_read(&load->hf, load->directory)
+                                 : ddp_hf_llama_read(&load->hf, file ? file : load->directory);
     struct ddp_llama *llama = ddp_llama_of(&load->config.own);
     if (status == DDP_OK && load->adapters)
         status = read_adapters(load, tell);
@@ -186,7 +196,7 @@ enum ddp_status ddp_load_open(struct ddp_load *load, const struct ddp_train_opti
     if (status == DDP_OK && options->adapters && !load->directory)
         return ddp_fail(DDP_ERR_INVALID,
                         "--adapters %s: name the model that they belong to, a Hugging Face "
-                        "directory, with --load",
+                        "directory or a GGUF file, with --load",
                         options->adapters);
     if (status == DDP_OK && load->directory && !options->custom)
         status = open_llama(load, NULL, tell);
@@ -308,10 +318,11 @@ enum ddp_status ddp_load_choose_model(const struct ddp_load *load,
                         load->adapters);
     if (ddp_train_given(options, "lora") && load->model && load->model->lora && load->file &&
         !load->directory)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--lora: %s is a file of weights, and adapters need a Hugging Face "
-                        "directory: write one with --export DIR at the end of its training",
-                        load->file);
+        return ddp_fail(
+            DDP_ERR_INVALID,
+            "--lora: %s is a file of weights, and adapters need a Hugging Face "
+            "directory or a GGUF file: write one with --export DIR at the end of its training",
+            load->file);
     if (ddp_train_given(options, "frozen-dtype") && !load->adapters &&
         !ddp_train_given(options, "lora"))
         return ddp_fail(DDP_ERR_INVALID, "--frozen-dtype: nothing is frozen: it goes with --lora "

@@ -14,7 +14,8 @@ struct ddp_load {
     struct ddp_model_config config;
     char *data; /* the description of what it was trained on; NULL: the file does not say */
     /* Of a Llama-type model in a directory, or in a --config; else zeros. */
-    char *directory; /* with config.json and weights */
+    char *directory; /* with config.json and weights; or a GGUF file, which has both */
+    bool gguf;
     struct ddp_hf_llama hf;
     char *adapters; /* to it: PEFT's directory, a checkpoint or checkpoints'; NULL: none */
     char *saved;    /* their file, where it is one of ours */

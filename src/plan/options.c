@@ -7,7 +7,9 @@
 #include "plan/options.h"
 
 #include "core/parse.h"
+#include "core/text.h"
 #include "weights/format.h"
+#include "weights/gguf.h"
 
 #include <assert.h>
 #include <float.h>
@@ -135,6 +137,8 @@ static bool read_export_word(struct ddp_train_options *options, const char *word
         return !strchr("0123456789.", last) && ddp_parse_bytes(value, &options->shard_bytes);
     if (name == 6 && strncmp(word, "format", 6) == 0)
         return (options->export_format = ddp_weight_format_named(value));
+    if (name == 4 && strncmp(word, "type", 4) == 0)
+        return (options->export_type = ddp_gguf_type_named(value)) >= 0;
     for (int i = 0; name == 5 && strncmp(word, "dtype", 5) == 0 && file_dtype_names[i]; i++)
         if (strcmp(file_dtype_names[i], value) == 0) {
             options->export_dtype = i;
@@ -155,17 +159,21 @@ static const char *read_export(void *destination, const char *value)
     options->merge = false;
     options->shard_bytes = options->export_dtype = 0;
     options->export_format = NULL;
+    options->export_type = -1;
     char *rest = strchr(options->export_text, ',');
     if (rest)
         *rest++ = '\0';
     for (char *word; (word = strsep(&rest, ","));)
         if (!read_export_word(options, word)) {
             snprintf(message, sizeof message,
-                     "%.60s: what follows the path must be format=hf, llmc or llmc-bf16, "
-                     "dtype=fp32 or bf16, shard=SIZE such as 5G or 500M, or merge",
+                     "%.60s: what follows the path must be format=hf, llmc, llmc-bf16 or gguf, "
+                     "type=f32, f16, bf16, q8_0 or q4_0 (GGUF), dtype=fp32 or bf16, shard=SIZE "
+                     "such as 5G or 500M, or merge",
                      word);
             return message;
         }
+    if (!options->export_format && ddp_text_ends_with(options->export_path, ".gguf"))
+        options->export_format = &ddp_format_gguf;
     return NULL;
 }
 

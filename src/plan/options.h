@@ -67,6 +67,7 @@ struct ddp_train_options {
     const char *adapters;                          /* llama: PEFT's directory; NULL: not given */
     bool adapted;                   /* --load or --adapters has adapters; set with the model */
     int frozen_dtype, export_dtype; /* llama: enum ddp_train_file_dtype */
+    int export_type;                /* of GGUF: enum ddp_gguf_type; -1: not given */
     double shard_bytes;             /* llama: of one exported file; 0: not given */
     bool merge;                     /* llama: export adapters in the weights */
     int64_t generate;               /* tokens; 0: train */

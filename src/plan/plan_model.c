@@ -58,22 +58,26 @@ enum ddp_status ddp_planned_read_config(struct ddp_planned *planned)
     const bool fed = options->data || options->own_data || options->dataset || options->plan;
     if (options->export_path && options->load && !fed && !ddp_train_evaluates_only(options) &&
         planned->plan.model->x_dtype == DDP_I32)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--export without --data converts a Hugging Face directory of a "
-                        "Llama-family model, and --load %s is not one: give --data too, to train",
-                        options->load);
+        return ddp_fail(
+            DDP_ERR_INVALID,
+            "--export without --data converts a Hugging Face directory or GGUF file "
+            "of a Llama-family model, and --load %s is not one: give --data too, to train",
+            options->load);
     if (planned->plan.model == &ddp_model_llama)
         return ddp_planned_check_llama(planned);
     if ((options->config || options->export_path) && planned->plan.model != &ddp_model_gpt2)
         return ddp_fail(DDP_ERR_INVALID,
                         "%s belongs to the models gpt2 and llama, and the model is %s",
                         options->config ? "--config" : "--export", planned->plan.model->name);
-    if (options->merge || options->export_dtype || options->shard_bytes > 0)
+    const char *of_llama = options->merge                                      ? "merge"
+                           : options->export_dtype                             ? "dtype"
+                           : options->shard_bytes > 0                          ? "shard"
+                           : options->export_format == &ddp_format_gguf        ? "GGUF"
+                           : options->export_path && options->export_type >= 0 ? "type"
+                                                                               : NULL;
+    if (of_llama)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--export: %s belongs to the model llama, and the model is %s",
-                        options->merge          ? "merge"
-                        : options->export_dtype ? "dtype"
-                                                : "shard",
+                        "--export: %s belongs to the model llama, and the model is %s", of_llama,
                         planned->plan.model->name);
     enum ddp_status status = DDP_OK;
     if (options->export_path)

@@ -10,9 +10,11 @@
 #include "core/rng.h"
 #include "core/text.h"
 #include "data/data_names.h"
+#include "data/text/gguf_tokens.h"
 #include "model/gpt2.h"
 #include "model/llama.h"
 #include "weights/format.h"
+#include "weights/gguf.h"
 #include "weights/weights.h"
 
 #include <stdlib.h>
@@ -36,15 +38,9 @@ static enum ddp_status list_values(struct values *values, const ddp_graph *graph
     for (int adapters = 0; adapters < 2; adapters++) {
         for (int i = 0; i < count; i++) {
             const struct ddp_parameter_place place = ddp_graph_place_at(graph, i, weights, frozen);
-            const struct ddp_parameter *parameter = place.parameter;
-            if (ddp_peft_owns(parameter->name) != (adapters > 0))
+            if (ddp_peft_owns(place.parameter->name) != (adapters > 0))
                 continue;
-            values->all[values->count++] =
-                (struct ddp_hf_values){.name = parameter->name,
-                                       .dim_count = parameter->dim_count,
-                                       .dims = {parameter->dims[0], parameter->dims[1]},
-                                       .dtype = parameter->dtype,
-                                       .memory = place.memory};
+            values->all[values->count++] = ddp_hf_values_of(place);
         }
         values->base = adapters ? values->base : values->count;
     }
@@ -57,7 +53,9 @@ static enum ddp_status load_directory(const struct ddp_load *load, const ddp_gra
     struct values values;
     enum ddp_status status = list_values(&values, graph, weights, frozen);
     if (status == DDP_OK)
-        status = ddp_hf_llama_load(load->directory, &load->hf, values.all, values.base);
+        status = load->gguf
+                     ? ddp_gguf_load(load->directory, &load->hf, values.all, values.base)
+                     : ddp_hf_llama_load(load->directory, &load->hf, values.all, values.base);
     if (status == DDP_OK && load->saved)
         status = ddp_train_weights_load(load->saved, graph, 0, weights, frozen);
     else if (status == DDP_OK && load->adapters)
@@ -100,6 +98,17 @@ static bool writes_adapters(const struct ddp_planned *planned)
            !planned->options->merge;
 }
 
+static bool writes_gguf(const struct ddp_train_options *options)
+{
+    return options->export_format == &ddp_format_gguf;
+}
+
+bool ddp_planned_exports_directory(const struct ddp_train_options *options,
+                                   const struct ddp_model *model)
+{
+    return model->exports_directory && !writes_gguf(options);
+}
+
 static struct ddp_hf_export export_of(const struct ddp_planned *planned, const char *path)
 {
     const struct ddp_train_options *options = planned->options;
@@ -108,7 +117,7 @@ static struct ddp_hf_export export_of(const struct ddp_planned *planned, const c
                        strcmp(planned->load.hf.dtype, "BF16") == 0);
     return (struct ddp_hf_export){
         .directory = path,
-        .source = planned->load.directory,
+        .source = planned->load.gguf ? NULL : planned->load.directory,
         .dtype = bf16 ? DDP_BF16 : DDP_F32,
         .shard_bytes = (uint64_t)options->shard_bytes,
     };
@@ -122,84 +131,171 @@ enum ddp_status ddp_planned_check_llama(const struct ddp_planned *planned)
     if (options->merge && !lora)
         return ddp_fail(DDP_ERR_INVALID, "--export: merge: there are no adapters: it goes with "
                                          "--lora or --adapters");
-    if (lora && !options->merge && (options->export_dtype || options->shard_bytes > 0))
+    const char *of_model = options->export_dtype                               ? "dtype"
+                           : options->shard_bytes > 0                          ? "shard"
+                           : options->export_path && options->export_type >= 0 ? "type"
+                                                                               : NULL;
+    if (lora && !options->merge && of_model)
         return ddp_fail(DDP_ERR_INVALID,
                         "--export: %s: adapters are exported in one file of float32: add merge to "
                         "export the whole model",
+                        of_model);
+    if (options->export_path && options->export_type >= 0 && !writes_gguf(options))
+        return ddp_fail(DDP_ERR_INVALID, "--export: type belongs to GGUF files: end the name in "
+                                         ".gguf, or use dtype=fp32 or bf16");
+    if (writes_gguf(options) && (options->export_dtype || options->shard_bytes > 0))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--export: %s: a GGUF file is written in one piece, with matrices of "
+                        "type=f32, f16, bf16, q8_0 or q4_0",
                         options->export_dtype ? "dtype" : "shard");
     if (!options->export_path || options->plan || planned->plan.rank != 0)
         return DDP_OK;
+    if (writes_gguf(options))
+        return planned->load.hf.vocabulary > 0
+                   ? ddp_gguf_check_said(options->export_path, &planned->load.hf.shape)
+                   : DDP_OK;
     if (options->export_format && options->export_format != &ddp_format_hf_gpt2)
         return ddp_fail(DDP_ERR_INVALID, "--export: format: a llama is exported in the form of "
-                                         "Hugging Face alone");
+                                         "Hugging Face or of GGUF");
     const struct ddp_hf_export to = export_of(planned, options->export_path);
     return lora && !options->merge ? ddp_peft_save_check(to.directory)
                                    : ddp_hf_llama_export_check(&to);
 }
 
-/* W + s (B A) of one matrix (out,in), in float32.
- *   row  room for `in` numbers */
-static void merge_one(float *weight, const float *up, const float *down, int64_t out, int64_t in,
-                      int64_t rank, float scale, float *row)
-{
-    for (int64_t o = 0; o < out; o++) {
-        memset(row, 0, (size_t)in * sizeof *row);
-        for (int64_t r = 0; r < rank; r++)
-            for (int64_t i = 0; i < in; i++)
-                row[i] += up[o * rank + r] * down[r * in + i];
-        for (int64_t i = 0; i < in; i++)
-            weight[o * in + i] += scale * row[i];
-    }
-}
-
-/* Replaces a matrix with an adapter by the sum of both, in memory of its own. */
-static enum ddp_status merge_adapter(const struct values *values, struct ddp_hf_values *base,
-                                     const struct ddp_lora *lora, void **made)
+/* A matrix with an adapter becomes the sum of both where it is read. */
+static void merge_adapter(const struct values *values, struct ddp_hf_values *base,
+                          const struct ddp_lora *lora)
 {
     char down[128], up[128];
     const int stem = (int)(strlen(base->name) - strlen(".weight"));
     if (!ddp_text_ends_with(base->name, ".weight"))
-        return DDP_OK;
+        return;
     snprintf(down, sizeof down, "%.*s.lora_A.weight", stem, base->name);
     snprintf(up, sizeof up, "%.*s.lora_B.weight", stem, base->name);
-    const struct ddp_hf_values *a = ddp_hf_values_find(values->all, values->count, down);
-    const struct ddp_hf_values *b = ddp_hf_values_find(values->all, values->count, up);
-    if (!a || !b)
-        return DDP_OK;
-    const int64_t out = base->dims[0], in = base->dims[1];
-    float *sum = ddp_array_alloc((size_t)((out + 1) * in), sizeof *sum); /* and a row at work */
-    if (!sum)
-        return DDP_ERR_MEMORY;
-    ddp_hf_values_convert(sum, base->memory, base->dtype == DDP_BF16 ? "BF16" : "F32",
-                          (size_t)(out * in));
-    merge_one(sum, b->memory, a->memory, out, in, lora->rank, (float)ddp_lora_scale(lora),
-              sum + out * in);
-    *made = base->memory = sum;
-    base->dtype = DDP_F32;
+    base->down = ddp_hf_values_find(values->all, values->count, down);
+    base->up = base->down ? ddp_hf_values_find(values->all, values->count, up) : NULL;
+    base->scale = (float)ddp_lora_scale(lora);
+}
+
+/* Whose tokenizer goes into the file: the run's, or that beside the weights. Without one llama.cpp
+ * can still compute. */
+static enum ddp_status gguf_keys(json_t **keys, const struct ddp_planned *planned,
+                                 const ddp_tokenizer *tokenizer, int64_t vocabulary)
+{
+    char said[1024] = "";
+    const char *path = tokenizer ? ddp_tokenizer_path(tokenizer) : planned->load.directory;
+    enum ddp_status status = DDP_ERR_IO;
+    if (path) {
+        const struct ddp_log_held before =
+            ddp_log_exchange((struct ddp_log_held){said, sizeof said});
+        status = ddp_tokenizer_to_gguf(keys, path, vocabulary);
+        ddp_log_exchange(before);
+    }
+    if (status == DDP_OK)
+        return status;
+    if (path && status != DDP_ERR_UNSUPPORTED && status != DDP_ERR_IO)
+        return ddp_fail(status, "%s", said);
+    ddp_log(DDP_LOG_WARNING, "--export %s: there will be no tokenizer in it%s%s",
+            planned->options->export_path, *said ? ": " : "", said);
+    *keys = json_pack("{s:s}", "tokenizer.ggml.model", "none");
+    return *keys ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "out of memory");
+}
+
+/* Of matrices in a GGUF file. */
+static int gguf_type(const struct ddp_planned *planned)
+{
+    const char *loaded = planned->load.hf.dtype;
+    return planned->options->export_type >= 0      ? planned->options->export_type
+           : loaded && strcmp(loaded, "BF16") == 0 ? DDP_GGUF_BF16
+           : loaded && strcmp(loaded, "F16") == 0  ? DDP_GGUF_F16
+                                                   : DDP_GGUF_F32;
+}
+
+static struct ddp_hf_llama config_of(const struct ddp_planned *planned,
+                                     const ddp_tokenizer *tokenizer)
+{
+    return (struct ddp_hf_llama){
+        .shape = *ddp_llama_in(&planned->model_config),
+        .vocabulary = planned->model_config.classes,
+        .init_std = planned->load.hf.init_std > 0 ? planned->load.hf.init_std : DDP_LLAMA_INIT_STD,
+        .bos = tokenizer ? ddp_tokenizer_bos(tokenizer) : -1,
+        .eos = tokenizer ? ddp_tokenizer_eos(tokenizer) : -1};
+}
+
+/* Of a GGUF file; *tokenizer stays NULL where it is of a kind that we do not know. */
+static enum ddp_status read_tokenizer(json_t **tokenizer, json_t **about, const char *from,
+                                      const char *to)
+{
+    struct ddp_gguf gguf;
+    char said[1024] = "";
+    const struct ddp_log_held before = ddp_log_exchange((struct ddp_log_held){said, sizeof said});
+    enum ddp_status status = ddp_gguf_open(&gguf, from);
+    if (status == DDP_OK)
+        status = ddp_tokenizer_from_gguf(tokenizer, about, from, gguf.keys);
+    ddp_gguf_close(&gguf);
+    ddp_log_exchange(before);
+    if (status == DDP_OK)
+        return status;
+    if (status != DDP_ERR_UNSUPPORTED)
+        return ddp_fail(status, "%s", said);
+    ddp_log(DDP_LOG_WARNING, "--export %s: there will be no tokenizer in it: %s", to, said);
     return DDP_OK;
+}
+
+/* A directory, with the tokenizer of a GGUF file if that is what was loaded. */
+static enum ddp_status export_directory(const struct ddp_planned *planned, const char *path,
+                                        const struct ddp_hf_llama *config,
+                                        const struct values *values)
+{
+    struct ddp_hf_export to = export_of(planned, path);
+    json_t *tokenizer = NULL, *about = NULL;
+    char *texts[2] = {NULL, NULL};
+    enum ddp_status status = DDP_OK;
+    if (planned->load.gguf)
+        status = read_tokenizer(&tokenizer, &about, planned->load.directory, path);
+    if (tokenizer) {
+        to.tokenizer = texts[0] = ddp_json_text(tokenizer, JSON_INDENT(2));
+        to.tokenizer_config = texts[1] = ddp_json_text(about, JSON_INDENT(2));
+        if (!texts[0] || !texts[1])
+            status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    }
+    json_decref(tokenizer);
+    json_decref(about);
+    if (status == DDP_OK)
+        status = ddp_hf_llama_export(&to, config, values->all, values->base);
+    free(texts[0]);
+    free(texts[1]);
+    return status;
 }
 
 static enum ddp_status export_model(const struct ddp_planned *planned, const char *path,
                                     struct values *values, const ddp_tokenizer *tokenizer)
 {
-    const struct ddp_hf_export to = export_of(planned, path);
-    const struct ddp_llama *llama = ddp_llama_in(&planned->model_config);
-    const struct ddp_hf_llama config = {
-        .shape = *llama,
-        .vocabulary = planned->model_config.classes,
-        .init_std = planned->load.hf.init_std > 0 ? planned->load.hf.init_std : DDP_LLAMA_INIT_STD,
-        .bos = tokenizer ? ddp_tokenizer_bos(tokenizer) : -1,
-        .eos = tokenizer ? ddp_tokenizer_eos(tokenizer) : -1};
-    void **made = ddp_array_alloc(values->base, sizeof *made);
-    enum ddp_status status = made ? DDP_OK : DDP_ERR_MEMORY;
-    for (size_t i = 0; status == DDP_OK && llama->lora.rank > 0 && i < values->base; i++)
-        status = merge_adapter(values, &values->all[i], &llama->lora, &made[i]);
+    const struct ddp_hf_llama config = config_of(planned, tokenizer);
+    json_t *keys = NULL;
+    for (size_t i = 0; config.shape.lora.rank > 0 && i < values->base; i++)
+        merge_adapter(values, &values->all[i], &config.shape.lora);
+    if (!writes_gguf(planned->options))
+        return export_directory(planned, path, &config, values);
+    /* Weights that are loaded were looked at in the beginning. */
+    enum ddp_status status =
+        planned->load.hf.vocabulary > 0 ? DDP_OK : ddp_gguf_check_said(path, &config.shape);
     if (status == DDP_OK)
-        status = ddp_hf_llama_export(&to, &config, values->all, values->base);
-    for (size_t i = 0; made && i < values->base; i++)
-        free(made[i]);
-    free(made);
-    return status;
+        status = gguf_keys(&keys, planned, tokenizer, config.vocabulary);
+    return status == DDP_OK
+               ? ddp_gguf_export(path, gguf_type(planned), &config, keys, values->all, values->base)
+               : status;
+}
+
+static enum ddp_status export_adapters(const struct ddp_planned *planned, const char *path,
+                                       const struct values *values)
+{
+    const struct ddp_llama *llama = ddp_llama_in(&planned->model_config);
+    const struct ddp_hf_values *adapters = values->all + values->base;
+    const size_t count = values->count - values->base;
+    return writes_gguf(planned->options)
+               ? ddp_gguf_export_adapters(path, llama, adapters, count)
+               : ddp_peft_save(path, &llama->lora, planned->load.directory, adapters, count);
 }
 
 /* The frozen parameters of all stages, in host memory: where they are, or made again.
@@ -218,9 +314,8 @@ static enum ddp_status frozen_values(const struct ddp_planned *planned, void **v
     return status;
 }
 
-static enum ddp_status export_directory(const struct ddp_planned *planned, const char *path,
-                                        float *weights, void *frozen,
-                                        const ddp_tokenizer *tokenizer)
+static enum ddp_status export_llama(const struct ddp_planned *planned, const char *path,
+                                    float *weights, void *frozen, const ddp_tokenizer *tokenizer)
 {
     struct values values = {NULL, 0, 0};
     void *made = NULL;
@@ -229,9 +324,7 @@ static enum ddp_status export_directory(const struct ddp_planned *planned, const
     if (status == DDP_OK)
         status = list_values(&values, planned->graph, weights, frozen);
     if (status == DDP_OK && writes_adapters(planned))
-        status = ddp_peft_save(path, &ddp_llama_in(&planned->model_config)->lora,
-                               planned->load.directory, values.all + values.base,
-                               values.count - values.base);
+        status = export_adapters(planned, path, &values);
     else if (status == DDP_OK)
         status = export_model(planned, path, &values, tokenizer);
     free(values.all);
@@ -244,7 +337,7 @@ enum ddp_status ddp_planned_export(const struct ddp_planned *planned, const char
 {
     const struct ddp_train_options *options = planned->options;
     if (planned->plan.model == &ddp_model_llama)
-        return export_directory(planned, path, weights, frozen, tokenizer);
+        return export_llama(planned, path, weights, frozen, tokenizer);
     const struct ddp_weight_format *format = options->export_format;
     enum ddp_status status = ddp_weight_format_choose(&format, options->export_path);
     return status == DDP_OK
@@ -262,6 +355,10 @@ uint64_t ddp_planned_export_bytes(const struct ddp_planned *planned)
     const bool halves = planned->plan.model->exports_directory
                             ? !adapters && export_of(planned, NULL).dtype == DDP_BF16
                             : format && format->value_bytes == sizeof(uint16_t);
+    if (planned->plan.model->exports_directory && writes_gguf(planned->options) && !adapters) {
+        const struct ddp_hf_llama config = config_of(planned, NULL);
+        return ddp_gguf_export_bytes(&config, gguf_type(planned));
+    }
     int64_t count = merged ? 0 : ddp_graph_element_count(graph);
     for (int i = 0; merged && i < ddp_graph_frozen_count(graph); i++)
         count += ddp_graph_frozen_at(graph, i)->count;
@@ -273,8 +370,10 @@ uint64_t ddp_planned_export_bytes(const struct ddp_planned *planned)
 bool ddp_planned_converts(const struct ddp_train_options *options)
 {
     return options->load && options->export_path && !options->data && !options->own_data &&
-           !options->plan && !ddp_data_file_exists(options->load) &&
-           (ddp_hf_llama_is(options->load) || ddp_peft_is(options->load));
+           !options->plan &&
+           (ddp_data_file_exists(options->load)
+                ? ddp_gguf_is(options->load)
+                : ddp_hf_llama_is(options->load) || ddp_peft_is(options->load));
 }
 
 /*   weights [out]  freed with free(); frozen [out]  with ddp_frozen_host_free() */

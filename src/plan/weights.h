@@ -18,6 +18,10 @@ enum ddp_status ddp_load_weights(const struct ddp_load *load, const struct ddp_m
 enum ddp_status ddp_planned_begin_weights(const struct ddp_planned *planned, float *weights,
                                           void *frozen);
 
+/* Whether --export of a model writes a directory, and not a file. */
+bool ddp_planned_exports_directory(const struct ddp_train_options *options,
+                                   const struct ddp_model *model);
+
 /* Checks that --export and its options fit each other, and that the directory is writable. */
 enum ddp_status ddp_planned_check_llama(const struct ddp_planned *planned);
 

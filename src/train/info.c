@@ -13,6 +13,7 @@
 #include "core/write.h"
 #include "ddp_train.h"
 #include "generate/texts.h"
+#include "weights/gguf.h"
 #include "weights/peft.h"
 #include "weights/weights.h"
 
@@ -56,8 +57,19 @@ enum ddp_status ddp_train_needs(const struct ddp_hf_llama *config, struct ddp_tr
 
 /* --- the files beside ------------------------------------------------------------------------- */
 
+static bool has_tokenizer(const char *path)
+{
+    struct ddp_gguf gguf;
+    const bool has =
+        ddp_gguf_open(&gguf, path) == DDP_OK && json_object_get(gguf.keys, "tokenizer.ggml.tokens");
+    ddp_gguf_close(&gguf);
+    return has;
+}
+
 static const char *find_tokenizer(const char *directory)
 {
+    if (ddp_gguf_is(directory))
+        return has_tokenizer(directory) ? "in the file" : NULL;
     static const char *const names[] = {"tokenizer.json", "tokenizer.model", "vocab.json"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (ddp_path_is_in(directory, names[i]))
@@ -130,7 +142,10 @@ static void print_shape(const struct ddp_hf_llama *config, FILE *out)
 
 static const char *dtype_name(const char *dtype)
 {
-    return strcmp(dtype, "F32") == 0 ? "float32" : strcmp(dtype, "F16") == 0 ? "float16" : "bf16";
+    return strcmp(dtype, "F32") == 0    ? "float32"
+           : strcmp(dtype, "F16") == 0  ? "float16"
+           : strcmp(dtype, "BF16") == 0 ? "bf16"
+                                        : dtype; /* of GGUF */
 }
 
 /* With what is wrong with them, in so far as texts would meet it. */
@@ -293,10 +308,12 @@ enum ddp_status ddp_train_info(const char *path, FILE *out)
     char shown[DDP_TEXT_SHOWN];
     if (stat(path, &info) < 0)
         return ddp_fail_path(path, "read");
-    if (!S_ISDIR(info.st_mode))
+    const bool gguf = ddp_gguf_is(path);
+    if (!S_ISDIR(info.st_mode) && !gguf)
         return print_weights(path, out);
-    ddp_staged_directory_recover(path);
-    if (!ddp_hf_llama_is(path)) {
+    if (!gguf)
+        ddp_staged_directory_recover(path);
+    if (!gguf && !ddp_hf_llama_is(path)) {
         char *file = NULL; /* of a checkpoint, or of the newest one */
         enum ddp_status found = ddp_checkpoint_find_weights(&file, path, true);
         if (found == DDP_OK && file)
@@ -309,14 +326,15 @@ enum ddp_status ddp_train_info(const char *path, FILE *out)
     if (ddp_peft_is(path))
         return ddp_fail(DDP_ERR_INVALID,
                         "%s: adapters alone: info takes the directory of their base", path);
-    enum ddp_status status = ddp_hf_llama_read(&config, path);
+    enum ddp_status status = gguf ? ddp_gguf_read(&config, path) : ddp_hf_llama_read(&config, path);
     if (status == DDP_OK)
-        status = ddp_hf_llama_check(path, &config, &files);
+        status = gguf ? ddp_gguf_check(path, &config, &files)
+                      : ddp_hf_llama_check(path, &config, &files);
     if (status == DDP_OK)
         status = ddp_train_needs(&config, &needs);
     if (status != DDP_OK)
         return status;
-    fprintf(out, "directory   %s\n", ddp_text_show(shown, path));
+    fprintf(out, "%s   %s\n", gguf ? "file     " : "directory", ddp_text_show(shown, path));
     print_shape(&config, out);
     print_files(path, &files, out);
     print_needs(&needs, config.shape.family != DDP_LLAMA_PHI3, out);

@@ -11,6 +11,7 @@
 #include "core/terminal.h"
 #include "core/text.h"
 #include "core/write.h"
+#include "plan/weights.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -118,7 +119,7 @@ enum ddp_status ddp_train_check_outputs(const struct ddp_train_options *options,
     const struct output outputs[] = {
         {"--save", options->save, AT_END},
         {"--export", options->export_path,
-         options->model->exports_directory ? NEW_DIRECTORY : AT_END},
+         ddp_planned_exports_directory(options, options->model) ? NEW_DIRECTORY : AT_END},
         {"--predict", options->predict, AT_END},
         {"--log", options->report.log, AT_ONCE},
         {"--trace", options->report.trace, AT_ONCE},
@@ -172,7 +173,7 @@ enum ddp_status ddp_run_check_room(const struct ddp_run *run, uint64_t exported)
         status = check_room_of_file(options->save, learned * sizeof(float));
     if (status != DDP_OK || !options->export_path)
         return status;
-    if (!run->planned.plan.model->exports_directory)
+    if (!ddp_planned_exports_directory(options, run->planned.plan.model))
         return check_room_of_file(options->export_path, exported);
     const uint64_t shard = (uint64_t)options->shard_bytes;
     return check_room_of_directory(options->export_path, exported,

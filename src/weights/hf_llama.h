@@ -75,7 +75,17 @@ struct ddp_hf_values {
     int64_t dims[2];
     enum ddp_dtype dtype; /* DDP_F32 or DDP_BF16 */
     void *memory;         /* row-major */
+    /* An adapter to be merged, of float32: scale x up down is added where values are read. */
+    const struct ddp_hf_values *up, *down; /* NULL: none */
+    float scale;
 };
+
+/* The values of a graph's parameter. */
+struct ddp_hf_values ddp_hf_values_of(struct ddp_parameter_place place);
+
+/* A row as float32; of a vector one value. What is written into them is up to `dtype`.
+ *   out [out]  room for two rows */
+void ddp_hf_values_row(const struct ddp_hf_values *values, int64_t row, float *out);
 
 /* The values of that name; NULL: there are none. */
 const struct ddp_hf_values *ddp_hf_values_find(const struct ddp_hf_values *values, size_t count,
@@ -111,6 +121,8 @@ struct ddp_hf_export {
     const char *source;    /* whose other files are copied; NULL: none; may be `directory` */
     enum ddp_dtype dtype;  /* of the files: DDP_F32 or DDP_BF16 */
     uint64_t shard_bytes;  /* tensors of one file; a larger tensor has a file alone; 0: one file */
+    /* Texts of tokenizer.json and tokenizer_config.json; NULL: they are not made. */
+    const char *tokenizer, *tokenizer_config;
 };
 
 /* Whether that directory can be written, and what is copied be read, at the beginning of a run.

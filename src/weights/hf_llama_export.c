@@ -24,15 +24,14 @@
 #define PIECE        65536 /* values that are converted at a time */
 
 /* Of this program or others, and what belongs to them: such a file would be that of other weights
- * than those beside it. */
+ * than those beside it. GGUF files stand for themselves: they are kept, but not copied. */
 static bool is_weights(const char *name)
 {
     static const char *const endings[] = {".safetensors", ".safetensors.index.json",
                                           ".bin",         ".bin.index.json",
                                           ".pt",          ".pth",
-                                          ".gguf",        ".h5",
-                                          ".ot",          ".msgpack",
-                                          ".onnx"};
+                                          ".h5",          ".ot",
+                                          ".msgpack",     ".onnx"};
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
         if (ddp_text_ends_with(name, endings[i]))
             return true;
@@ -88,7 +87,7 @@ static enum ddp_status copy_others(const ddp_staged_directory *directory, const 
     for (struct dirent *entry; status == DDP_OK && (entry = readdir(open));) {
         const char *name = entry->d_name;
         if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && strcmp(name, CONFIG) != 0 &&
-            !is_weights(name))
+            !is_weights(name) && !ddp_text_ends_with(name, ".gguf"))
             status = copy_file(directory, source, name);
     }
     closedir(open);
@@ -108,7 +107,7 @@ struct writing {
     int *shards; /* of each tensor */
     int shard_count;
     size_t first; /* tensor of the shard that is being written */
-    float *piece; /* room for PIECE values */
+    float *piece; /* room for PIECE values, and for three rows */
 };
 
 static enum ddp_status check_part(const struct writing *writing,
@@ -168,13 +167,22 @@ static void set_tensors(struct writing *writing)
     writing->shard_count = shard + 1;
 }
 
-/* `count` values from `first` on as the file has them; they lie in memory or in the piece. */
+/* `count` values from `first` on as the file has them; they lie in memory or in the piece. With an
+ * adapter they are one row. */
 static const void *convert(struct writing *writing, const struct ddp_hf_values *values,
                            int64_t first, int64_t count)
 {
     const float *floats = (const float *)values->memory + first;
     const uint16_t *halves = (const uint16_t *)values->memory + first;
     uint16_t *narrow = (uint16_t *)(void *)writing->piece;
+    if (values->up) {
+        floats = writing->piece;
+        narrow = (uint16_t *)(void *)(writing->piece + 2 * count);
+        ddp_hf_values_row(values, first / count, writing->piece);
+        for (int64_t i = 0; i < count && writing->to->dtype == DDP_BF16; i++)
+            narrow[i] = ddp_bf16_of(floats[i]);
+        return writing->to->dtype == DDP_BF16 ? (const void *)narrow : (const void *)floats;
+    }
     if (values->dtype == writing->to->dtype)
         return values->dtype == DDP_F32 ? (const void *)floats : (const void *)halves;
     for (int64_t i = 0; i < count; i++)
@@ -196,8 +204,9 @@ static enum ddp_status put_tensor(void *arg, size_t tensor, ddp_safetensors_sink
         const struct ddp_hf_values *values =
             ddp_hf_values_find(writing->values, writing->value_count, kind->parts[p].name);
         const int64_t count = kind->parts[p].rows * (kind->dim_count == 2 ? kind->dims[1] : 1);
-        for (int64_t done = 0; status == DDP_OK && done < count; done += PIECE) {
-            const int64_t some = count - done < PIECE ? count - done : PIECE;
+        const int64_t step = values->up ? kind->dims[1] : PIECE;
+        for (int64_t done = 0; status == DDP_OK && done < count; done += step) {
+            const int64_t some = count - done < step ? count - done : step;
             status = sink(sink_arg, convert(writing, values, done, some), (size_t)some * width);
         }
     }
@@ -262,7 +271,10 @@ static enum ddp_status write_weights(struct writing *writing)
 {
     writing->tensors = ddp_array_alloc(writing->count, sizeof *writing->tensors);
     writing->shards = ddp_array_alloc(writing->count, sizeof *writing->shards);
-    writing->piece = ddp_array_alloc(PIECE, sizeof *writing->piece);
+    int64_t widest = PIECE;
+    for (size_t i = 0; i < writing->count; i++)
+        widest = writing->kinds[i].dims[1] > widest ? writing->kinds[i].dims[1] : widest;
+    writing->piece = ddp_array_alloc(3 * (size_t)widest, sizeof *writing->piece);
     enum ddp_status status = writing->tensors && writing->shards && writing->piece
                                  ? check_values(writing)
                                  : DDP_ERR_MEMORY;
@@ -326,6 +338,10 @@ enum ddp_status ddp_hf_llama_export(const struct ddp_hf_export *to,
         status = copy_others(directory, to->source);
     if (status == DDP_OK)
         status = ddp_staged_directory_put(directory, CONFIG, text);
+    if (status == DDP_OK && to->tokenizer)
+        status = ddp_staged_directory_put(directory, "tokenizer.json", to->tokenizer);
+    if (status == DDP_OK && to->tokenizer_config)
+        status = ddp_staged_directory_put(directory, "tokenizer_config.json", to->tokenizer_config);
     if (status == DDP_OK)
         status = ddp_hf_llama_tensors(config, &kinds, &writing.count);
     writing.kinds = kinds;

@@ -258,6 +258,36 @@ const struct ddp_hf_values *ddp_hf_values_find(const struct ddp_hf_values *value
     return NULL;
 }
 
+struct ddp_hf_values ddp_hf_values_of(struct ddp_parameter_place place)
+{
+    const struct ddp_parameter *parameter = place.parameter;
+    return (struct ddp_hf_values){.name = parameter->name,
+                                  .dim_count = parameter->dim_count,
+                                  .dims = {parameter->dims[0], parameter->dims[1]},
+                                  .dtype = parameter->dtype,
+                                  .memory = place.memory};
+}
+
+void ddp_hf_values_row(const struct ddp_hf_values *values, int64_t row, float *out)
+{
+    const int64_t columns = values->dim_count == 2 ? values->dims[1] : 1;
+    const bool bf16 = values->dtype == DDP_BF16;
+    const char *raw = (const char *)values->memory + row * columns * (bf16 ? 2 : 4);
+    float *sum = out + columns;
+    ddp_hf_values_convert(out, raw, bf16 ? "BF16" : "F32", (size_t)columns);
+    if (!values->up)
+        return;
+    const int64_t rank = values->up->dims[1];
+    const float *up = (const float *)values->up->memory + row * rank;
+    const float *down = values->down->memory;
+    memset(sum, 0, (size_t)columns * sizeof *sum);
+    for (int64_t r = 0; r < rank; r++)
+        for (int64_t i = 0; i < columns; i++)
+            sum[i] += up[r] * down[r * columns + i];
+    for (int64_t i = 0; i < columns; i++)
+        out[i] += values->scale * sum[i];
+}
+
 /* They may begin at any byte. */
 bool ddp_hf_values_convert(float *out, const void *raw, const char *dtype, size_t count)
 {

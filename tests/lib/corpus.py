@@ -23,6 +23,7 @@ wrong with it.
   llmc/         the header of a model file of llm.c, and the size of its file in the last eight bytes
   hf_config/    one config.json of Hugging Face's each
   hf_llama/     one config.json each, of a model of the Llama kind
+  gguf/         one GGUF file each, of a llama of one layer
   peft/         one adapter_config.json each, of a base of two layers
   index/        one model.safetensors.index.json of Hugging Face's each
   choices/      one file of algorithms of matrix products each
@@ -483,6 +484,70 @@ def write_peft():
     for name, text in (("nothing", b""), ("list", b"[]"), ("cut", b'{"r": 8'), ("not-utf8", b'{"target_modules": ["\xff"]}'), ("no-targets", b"{}"),
                        ("duplicate", b'{"target_modules": ["q_proj"], "r": 4, "r": 8}'), ("deep", b'{"r":' + b"[" * 5000), ("trailing", b'{"target_modules": ["q_proj"]}x')):
         put("peft", "bad-" + name, text)
+
+
+def write_gguf():
+    def text(value):
+        return struct.pack("<Q", len(value)) + value
+
+    def value(kind, content):
+        if kind == 9:
+            return struct.pack("<IQ", content[0], len(content[1])) + b"".join(value(content[0], c) for c in content[1])
+        return text(content) if kind == 8 else struct.pack({4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q"}[kind], content)
+
+    def file(keys=(), tensors=(), version=3, drop=(), counts=None, magic=b"GGUF"):
+        pairs = {**model, **dict(keys)}
+        pairs = {k: v for k, v in pairs.items() if k not in drop}
+        all_tensors = [t for t in layer if t[0] not in drop and t[0] not in [o[0] for o in tensors]] + list(tensors)
+        out = magic + struct.pack("<IQQ", version, *(counts or (len(all_tensors), len(pairs))))
+        for key, (kind, content) in pairs.items():
+            out += text(key.encode()) + struct.pack("<I", kind) + value(kind, content)
+        offset, data = 0, b""
+        for name, dims, kind, *at in all_tensors:
+            count = 1
+            for dim in dims:
+                count *= dim
+            raw = (struct.pack("<f", 0.5) * count)[:int({0: 4, 1: 2, 2: 18 / 32, 30: 2}.get(kind, 4) * count)]
+            out += text(name.encode()) + struct.pack("<I", len(dims)) + b"".join(struct.pack("<Q", d) for d in dims)
+            out += struct.pack("<IQ", kind, at[0] if at else offset)
+            data += raw + bytes(-len(raw) % 32)
+            offset = len(data)
+        return out + bytes(-len(out) % 32) + data
+
+    model = {"general.architecture": (8, b"llama"), "llama.block_count": (4, 1), "llama.context_length": (4, 16), "llama.embedding_length": (4, 4),
+             "llama.feed_forward_length": (4, 4), "llama.attention.head_count": (4, 2), "llama.attention.head_count_kv": (4, 1),
+             "llama.attention.layer_norm_rms_epsilon": (6, 1e-5), "tokenizer.ggml.model": (8, b"gpt2"), "tokenizer.ggml.pre": (8, b"gpt-2"),
+             "tokenizer.ggml.tokens": (9, (8, [b"a", b"b", b"ab"])), "tokenizer.ggml.token_type": (9, (5, [1, 1, 1])),
+             "tokenizer.ggml.merges": (9, (8, [b"a b"])), "tokenizer.ggml.add_bos_token": (7, False)}
+    layer = [("token_embd.weight", (4, 3), 0), ("output_norm.weight", (4,), 0), ("output.weight", (4, 3), 30)]
+    layer += [("blk.0." + n + ".weight", dims, 1 if len(dims) > 1 else 0)
+              for n, dims in (("attn_norm", (4,)), ("attn_q", (4, 4)), ("attn_k", (4, 2)), ("attn_v", (4, 2)), ("attn_output", (4, 4)),
+                              ("ffn_norm", (4,)), ("ffn_gate", (4, 4)), ("ffn_up", (4, 4)), ("ffn_down", (4, 4)))]
+    spm = {"tokenizer.ggml.model": (8, b"llama"), "tokenizer.ggml.scores": (9, (6, [-1.0, -2.0, -0.5]))}
+    norm = "output_norm.weight"
+    for name, data in (
+            ("good-plain", file()), ("good-tied", file(drop=["output.weight"])), ("good-spm", file(spm)), ("good-no-tokenizer", file(drop=[
+                "tokenizer.ggml.tokens"])), ("good-aligned", file({"general.alignment": (4, 32)})), ("good-scores-nan", file({
+                    **spm, "tokenizer.ggml.scores": (9, (6, [float("nan"), float("inf"), 1.0]))})),
+            ("bad-empty", b""), ("bad-magic", file(magic=b"GGML")), ("bad-version-2", file(version=2)), ("bad-big-endian", file(version=3 << 24)),
+            ("bad-cut-header", file()[:300]), ("bad-cut-data", file()[:-40]), ("bad-count-of-keys", file(counts=(12, 1 << 60))),
+            ("bad-count-of-tensors", file(counts=(1 << 60, 14))), ("bad-architecture", file({"general.architecture": (8, b"gemma3")})),
+            ("bad-architecture-number", file({"general.architecture": (4, 7)})), ("bad-no-architecture", file(drop=["general.architecture"])),
+            ("bad-layers-text", file({"llama.block_count": (8, b"one")})), ("bad-layers-huge", file({"llama.block_count": (4, 4000000000)})),
+            ("bad-no-layers", file(drop=["llama.block_count"])), ("bad-eps-text", file({"llama.attention.layer_norm_rms_epsilon": (8, b"0")})),
+            ("bad-heads-list", file({"llama.attention.head_count": (9, (4, [2]))})), ("bad-heads-zero", file({"llama.attention.head_count": (4, 0)})),
+            ("bad-value-length", file({"llama.attention.value_length": (4, 3)})), ("bad-experts", file({"llama.expert_count": (4, 8)})),
+            ("bad-scaling", file({"llama.rope.scaling.type": (8, b"longrope")})), ("bad-alignment", file({"general.alignment": (4, 3)})),
+            ("bad-alignment-huge", file({"general.alignment": (4, 1 << 31)})), ("bad-key-not-utf8", file().replace(b"llama.block", b"llama.\xffloc", 1)),
+            ("bad-type", file(tensors=[(norm, (4,), 13)])), ("bad-type-unknown", file(tensors=[(norm, (4,), 4000000000)])),
+            ("bad-blocks", file(tensors=[("output.weight", (4, 3), 2)])), ("bad-overlap", file(tensors=[(norm, (4,), 0, 0)])),
+            ("bad-gap", file(tensors=[(norm, (4,), 0, 1 << 20)])), ("bad-offset-wraps", file(tensors=[(norm, (4,), 0, (1 << 64) - 32)])),
+            ("bad-shape", file(tensors=[(norm, (5,), 0)])), ("bad-dims-none", file(tensors=[(norm, (), 0)])), ("bad-dims-five", file(tensors=[(norm, (1,) * 5, 0)])),
+            ("bad-missing", file(drop=[norm])), ("bad-extra", file(tensors=[("blk.0.ffn_gate_inp.weight", (4, 4), 0)])),
+            ("bad-twice", file(tensors=[("x", (4,), 0), ("x", (4,), 0)])), ("bad-name-long", file(tensors=[("x" * 64, (4,), 0)])),
+            ("bad-name-empty", file(tensors=[("", (4,), 0)])), ("bad-factors", file(tensors=[("rope_freqs.weight", (1,), 1)])),
+            ("bad-nan", file().replace(struct.pack("<f", 0.5), struct.pack("<f", float("nan"))))):
+        put("gguf", name, data)
 
 
 def write_index():
@@ -1011,6 +1076,7 @@ write_llmc()
 write_hf_config()
 write_hf_llama()
 write_peft()
+write_gguf()
 write_index()
 write_checkpoint()
 write_description()

@@ -4,10 +4,12 @@
  * them. */
 #include "config.h"
 
+#include "core/gguf.h"
 #include "core/hash.h"
 #include "core/input_file.h"
 #include "core/memory.h"
 #include "data/text/encoder.h"
+#include "data/text/gguf_tokens.h"
 #include "data/text/nfc.h"
 #include "data/text/read_steps.h"
 
@@ -308,15 +310,12 @@ static enum ddp_status read_root(ddp_tokenizer *t, const json_t *root)
     return status;
 }
 
-enum ddp_status ddp_tokenizer_parse(ddp_tokenizer **tokenizer, const char *name, const char *text,
-                                    size_t bytes)
+/*   root  of a tokenizer.json, freed */
+static enum ddp_status make(ddp_tokenizer **tokenizer, const char *name, json_t *root,
+                            uint64_t hash)
 {
-    json_t *root = NULL;
     ddp_tokenizer *t = NULL;
-    enum ddp_status status = ddp_json_parse_object(&root, name, text, bytes, JSON_FLAGS);
-    if (status != DDP_OK)
-        return status;
-    status = create(&t, name);
+    enum ddp_status status = create(&t, name);
     if (status == DDP_OK)
         status = read_root(t, root);
     json_decref(root);
@@ -324,7 +323,42 @@ enum ddp_status ddp_tokenizer_parse(ddp_tokenizer **tokenizer, const char *name,
         ddp_tokenizer_close(t);
         return status;
     }
-    t->hash = ddp_hash(text, bytes);
+    t->hash = hash;
+    *tokenizer = t;
+    return DDP_OK;
+}
+
+enum ddp_status ddp_tokenizer_parse(ddp_tokenizer **tokenizer, const char *name, const char *text,
+                                    size_t bytes)
+{
+    json_t *root = NULL;
+    enum ddp_status status = ddp_json_parse_object(&root, name, text, bytes, JSON_FLAGS);
+    return status == DDP_OK ? make(tokenizer, name, root, ddp_hash(text, bytes)) : status;
+}
+
+static enum ddp_status open_gguf(ddp_tokenizer **tokenizer, const char *path)
+{
+    struct ddp_gguf gguf;
+    json_t *root = NULL, *config = NULL;
+    char *text = NULL;
+    ddp_tokenizer *t = NULL;
+    enum ddp_status status = ddp_gguf_open(&gguf, path);
+    if (status == DDP_OK)
+        status = ddp_tokenizer_from_gguf(&root, &config, path, gguf.keys);
+    if (status == DDP_OK && !(text = ddp_json_text(root, JSON_COMPACT)))
+        status = ddp_fail(DDP_ERR_MEMORY, "out of memory: %s", path);
+    if (status == DDP_OK)
+        status = make(&t, path, json_incref(root), ddp_hash(text, strlen(text)));
+    if (status == DDP_OK)
+        status = ddp_tokenizer_configure(t, path, config);
+    free(text);
+    json_decref(root);
+    json_decref(config);
+    ddp_gguf_close(&gguf);
+    if (status != DDP_OK) {
+        ddp_tokenizer_close(t);
+        return status;
+    }
     *tokenizer = t;
     return DDP_OK;
 }
@@ -520,7 +554,7 @@ enum ddp_status ddp_tokenizer_open(ddp_tokenizer **tokenizer, const char *path)
     if (stat(path, &info) != 0)
         return ddp_fail_path(path, "open the tokenizer");
     if (!S_ISDIR(info.st_mode))
-        return open_json(tokenizer, path);
+        return ddp_gguf_is(path) ? open_gguf(tokenizer, path) : open_json(tokenizer, path);
     enum ddp_status status = open_directory(tokenizer, path, &scratch);
     free(scratch.at);
     return status;

@@ -1,0 +1,139 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# GGUF files from the command line: converted, trained from and into, as the base of adapters; tokenizers that come back; what is
+# refused.
+. "${srcdir:-.}/tests/lib/cli.inc"
+make_corpus
+corpus=$work/corpus/gguf
+
+# same NAME FILE OTHER
+same() {
+    count=$((count + 1))
+    cmp -s "$2" "$3" || fail "$1: ${2##*/} and ${3##*/} differ"
+}
+
+# base NAME KEYS: a directory with a small model, whose hidden size is no multiple of 32 for ffn_down
+base() {
+    mkdir -p "$work/shape"
+    echo "{\"vocab_size\": 96, \"hidden_size\": 32, \"intermediate_size\": 40, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,
+        \"num_key_value_heads\": 2, \"max_position_embeddings\": 32, \"rms_norm_eps\": 1e-5, $2}" >"$work/shape/config.json"
+    expect "base $1" 0 '' ./hf_llama_tool fill "$work/shape" "$work/$1" f32 0
+}
+base llama '"model_type": "llama", "tie_word_embeddings": true, "rope_theta": 500000.0, "rope_scaling": {"rope_type": "llama3",
+    "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}'
+base phi3 '"model_type": "phi3", "sliding_window": null'
+base window '"model_type": "mistral", "sliding_window": 5'
+base nope '"model_type": "smollm3", "no_rope_layers": [0, 1]'
+
+# Conversions both ways keep every bit of float32 and of what float32 was made from.
+for model in llama phi3; do
+    expect "$model to GGUF" 0 "there will be no tokenizer in it.*no tokenizer in it: a tokenizer.json" \
+        "$trainer" --load "$work/$model" --export "$work/$model.gguf"
+    expect "$model back" 0 '^exported' "$trainer" --load "$work/$model.gguf" --export "$work/$model.dir"
+    same "$model" "$work/$model/model.safetensors" "$work/$model.dir/model.safetensors"
+    for type in f16 bf16 q8_0 q4_0; do
+        expect "$model to $type" 0 '^exported' "$trainer" --load "$work/$model.gguf" --export "$work/$type.gguf,type=$type"
+        expect "$model from $type" 0 '^exported' "$trainer" --load "$work/$type.gguf" --export "$work/wide.gguf,type=f32"
+        # A value that has been rounded rounds to itself; the scale of a q4_0 block need not.
+        [ $type = q4_0 ] && continue
+        expect "$model to $type again" 0 '' "$trainer" --load "$work/wide.gguf" --export "$work/again.gguf,type=$type"
+        same "$model, $type" "$work/$type.gguf" "$work/again.gguf"
+    done
+done
+expect 'info' 0 '^weights     q8_0, 1 file of 0.00 GiB$' "$trainer" info "$work/q8_0.gguf"
+for line in '^file        /.*q8_0.gguf$' '^model       phi3: 2 layers of 32 channels' '^tokenizer   none$'; do
+    grep -q "$line" "$work/out" || fail "info: no $line"
+done
+expect 'what was loaded stays' 0 '^exported' "$trainer" --load "$work/bf16.gguf" --export "$work/kept.gguf"
+same 'what was loaded stays' "$work/bf16.gguf" "$work/kept.gguf"
+
+# Training from a file is training from its directory, in full and with adapters, and so is what it writes.
+awk 'BEGIN { for (i = 0; i < 800; i++) printf "\\%03o\\000", (i * i * 7 + i * 31) % 96 }' >"$work/octal"
+# shellcheck disable=SC2059
+printf "$(cat "$work/octal")" >"$work/tokens.bin"
+steps="--data $work/tokens.bin --tokens uint16 --seq-len 16 --steps 3 --batch-size 1 --global-batch 4 --lanes 4 --lr 1e-2 --seed 3 --no-eval --quiet"
+lora='--lora r=4,alpha=8,targets=all-linear,rslora'
+for from in llama llama.gguf; do
+    expect "training from $from" 0 '' "$trainer" $steps --load "$work/$from" --export "$work/full.$from.gguf"
+    expect "adapters from $from" 0 '' "$trainer" $steps --load "$work/$from" $lora --export "$work/lora.$from.gguf"
+    expect "PEFT from $from" 0 '' "$trainer" $steps --load "$work/$from" $lora --export "$work/$from.peft"
+    expect "merged from $from" 0 '' "$trainer" $steps --load "$work/$from" $lora --export "$work/merged.$from.gguf,merge"
+done
+for what in full lora merged; do
+    same "$what" "$work/$what.llama.gguf" "$work/$what.llama.gguf.gguf"
+done
+expect 'another mode' 0 '' "$ddprun" -n 2 trainer $steps --load "$work/llama.gguf" --export "$work/two.gguf"
+same 'two workers' "$work/two.gguf" "$work/full.llama.gguf"
+expect 'a pipeline' 0 '' "$ddprun" -n 2 trainer $steps --mode pipeline --load "$work/llama.gguf" --export "$work/two.gguf"
+same 'a pipeline' "$work/two.gguf" "$work/full.llama.gguf"
+expect 'merged later' 0 '' "$trainer" --load "$work/llama.gguf" --adapters "$work/llama.peft" --export "$work/later.gguf,merge"
+same 'merged later' "$work/later.gguf" "$work/merged.llama.gguf"
+expect 'adapters converted' 0 '' "$trainer" --load "$work/llama" --adapters "$work/llama.peft" --export "$work/converted.gguf"
+same 'adapters converted' "$work/converted.gguf" "$work/lora.llama.gguf"
+expect 'adapters that name their base' 0 '' "$trainer" --load "$work/llama.gguf.peft" --export "$work/later.gguf,merge"
+same 'adapters that name their base' "$work/later.gguf" "$work/merged.llama.gguf"
+expect 'adapters alone are no model' 3 'attn|block_count is missing|token_embd' "$trainer" info "$work/lora.llama.gguf"
+
+# Tokenizers: what a file gives is what the tokenizer.json gave.
+printf '["Hello, world!", " two  spaces", "it'"'"'s 12345 \\n\\n caf\\u00e9", "<|im_start|>x<|im_end|>", "\\u4f60\\u597d\\ud83d\\ude00"]' >"$work/texts"
+sed 's/"vocab_size": 96/"vocab_size": 500/' "$work/llama/config.json" >"$work/shape/config.json"
+for kind in gpt2 llama3 qwen digits legacy; do
+    rm -rf "$work/t"
+    expect "$kind" 0 '' ./hf_llama_tool fill "$work/shape" "$work/t" f32 0
+    cp "$here/tests/data/text/golden/tokenizers/$kind.json" "$work/t/tokenizer.json"
+    echo '{"chat_template": "{{ x }}"}' >"$work/t/tokenizer_config.json"
+    [ $kind = legacy ] && echo '{"chat_template": "{{ x }}", "eos_token": "<|im_end|>"}' >"$work/t/tokenizer_config.json"
+    expect "$kind to GGUF" 0 '' "$trainer" --load "$work/t" --export "$work/t.gguf"
+    case $kind in
+    qwen) grep -q 'NFC' "$work/out" || fail 'NFC is not warned of' ;;
+    *) grep -q 'warning' "$work/out" && fail "$kind: a warning" ;;
+    esac
+    expect "$kind again" 0 '' "$trainer" --load "$work/t.gguf" --export "$work/t2.gguf"
+    same "$kind" "$work/t.gguf" "$work/t2.gguf"
+    for from in t t.gguf; do
+        ./tokenizer_tool cases "$work/$from" <"$work/texts" >"$work/$from.ids" || fail "$kind: no ids of $from"
+    done
+    same "$kind: ids" "$work/t.ids" "$work/t.gguf.ids"
+    expect "$kind: back to a directory" 0 '^exported' "$trainer" --load "$work/t.gguf" --export "$work/back"
+    ./tokenizer_tool cases "$work/back" <"$work/texts" >"$work/back.ids" || fail "$kind: no ids of the directory"
+    same "$kind: ids of the directory" "$work/t.ids" "$work/back.ids"
+    expect "$kind: its template" 0 '^template    tokenizer_config.json' "$trainer" info "$work/back"
+    expect "$kind: its tokenizer" 0 '^tokenizer   in the file$' "$trainer" info "$work/t.gguf"
+    expect "$kind: info" 0 '^template    t.gguf, not a known one' "$trainer" info "$work/t.gguf"
+    expect "$kind: text" 0 'Hello' "$trainer" --load "$work/t.gguf" --generate 3 --prompt Hello
+done
+cp "$here/tests/data/text/golden/tokenizers/splits.json" "$work/t/tokenizer.json"
+rm "$work/t/tokenizer_config.json"
+expect 'another way to cut texts' 0 'warning.*the file says "default"' "$trainer" --load "$work/t" --export "$work/t.gguf"
+expect 'which is not read' 0 'cuts texts, "default", is not supported: texts cannot' "$trainer" --load "$work/t.gguf" --generate 1 --prompt '1 2'
+
+# An export into a directory leaves GGUF files there, and copies none.
+mkdir "$work/kept"
+cp "$work/phi3/config.json" "$work/kept"
+echo mine >"$work/kept/mine.gguf"
+echo other >"$work/phi3/other.gguf"
+expect 'into a directory' 0 '' "$trainer" --load "$work/phi3" --export "$work/kept"
+[ "$(cat "$work/kept/mine.gguf")" = mine ] || fail 'a GGUF file is gone'
+[ ! -e "$work/kept/other.gguf" ] || fail 'a GGUF file is copied'
+
+# What does not go.
+expect 'a window' 0 'warning.*the window of 5 tokens of a mistral' "$trainer" --load "$work/window" --export "$work/w.gguf"
+expect 'layers without positions' 2 'each fourth layer' "$trainer" --load "$work/nope" --export "$work/n.gguf"
+expect 'a type without GGUF' 2 'type belongs to GGUF files' "$trainer" --load "$work/llama" --export "$work/d,type=q8_0"
+expect 'a dtype with GGUF' 2 'dtype: a GGUF file is written in one piece' "$trainer" --load "$work/llama" --export "$work/d.gguf,dtype=bf16"
+expect 'shards of GGUF' 2 'shard: a GGUF file is written in one piece' "$trainer" --load "$work/llama" --export "$work/d.gguf,shard=5M"
+expect 'an unknown type' 2 'type=q4_k: what follows the path' "$trainer" --load "$work/llama" --export "$work/d.gguf,type=q4_k"
+expect 'a type of adapters' 2 'type: adapters are exported in one file of float32' \
+    "$trainer" $steps --load "$work/llama" $lora --export "$work/d.gguf,type=f16"
+expect 'a gpt2' 2 'GGUF belongs to the model llama' "$trainer" $steps --model gpt2 --size nano --export "$work/d.gguf"
+expect 'no room' 4 'No such file|cannot' "$trainer" --load "$work/llama" --export /proc/none/d.gguf
+for bad in "$corpus"/bad-*; do
+    code=3
+    case ${bad##*/} in
+    bad-empty | bad-magic) code=2 ;; # not GGUF, and not a directory
+    bad-nan) continue ;;             # info reads no values
+    esac
+    expect "info of ${bad##*/}" $code '' "$trainer" info "$bad"
+    [ "$(wc -l <"$work/out")" -eq 1 ] || fail "${bad##*/}: not one line"
+done
+finish

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * For gguf.sh and gguf_live.py:
+ *   gguf_tool values MODEL            all parameters as float32, in the order of config.json's
+ *                                     tensors, on stdout
+ *   gguf_tool answers MODEL ADAPTERS COUNT ID...   continues these tokens by COUNT likeliest ones:
+ *                                     for each its logits, as float32, on stdout; ADAPTERS: "-"
+ *   gguf_tool encode TYPE             float32 from stdin, in blocks on stdout
+ *   gguf_tool decode TYPE             the reverse
+ * TYPE is ggml's number. */
+#include "config.h"
+
+#include "generate/generate.h"
+#include "model/llama.h"
+#include "plan/load.h"
+#include "plan/weights.h"
+#include "tests/weights/hf_formula.h"
+#include "weights/gguf.h"
+
+#define MOST (1 << 24)
+
+static int fail(enum ddp_status status)
+{
+    return ddp_status_exit_code(status);
+}
+
+static int values(const char *path)
+{
+    struct ddp_hf_llama config;
+    struct formula formula;
+    const bool gguf = ddp_gguf_is(path);
+    enum ddp_status status = gguf ? ddp_gguf_read(&config, path) : ddp_hf_llama_read(&config, path);
+    if (status != DDP_OK)
+        return fail(status);
+    formula_make(&formula, &config, DDP_F32, false);
+    status = gguf ? ddp_gguf_load(path, &config, formula.values, formula.count)
+                  : ddp_hf_llama_load(path, &config, formula.values, formula.count);
+    for (size_t i = 0; status == DDP_OK && i < formula.count; i++)
+        fwrite(formula.values[i].memory, sizeof(float),
+               (size_t)(formula.values[i].dims[0] * formula.values[i].dims[1]), stdout);
+    formula_free(&formula);
+    return fail(status);
+}
+
+static enum ddp_status answer(const struct ddp_load *load, int64_t count, int32_t *prompt,
+                              int64_t prompt_count)
+{
+    ddp_graph *graph = NULL;
+    ddp_device *device = NULL;
+    ddp_generator *generator = NULL;
+    struct ddp_frozen_host host = {.values = NULL};
+    struct ddp_frozen frozen = {.values = NULL};
+    struct ddp_model_config config = load->config;
+    config.batch = 1;
+    enum ddp_status status = ddp_model_build(&graph, load->model, &config);
+    if (status == DDP_OK)
+        status = ddp_frozen_host_alloc(&host, graph, NULL, false, DDP_F32);
+    float *weights = calloc((size_t)ddp_graph_flat_count(graph), sizeof *weights);
+    if (status == DDP_OK)
+        status = ddp_load_weights(load, load->model, &config, graph, weights, host.values);
+    if (status == DDP_OK)
+        status = ddp_frozen_host_complete(&host, graph, 1);
+    if (status == DDP_OK)
+        status = ddp_device_open(&device, "cpu", 0, 1);
+    if (status == DDP_OK)
+        status = ddp_frozen_open(&frozen, device, &host, graph, NULL, DDP_F32);
+    const struct ddp_generator_config wanted = {.model = load->model,
+                                                .model_config = &config,
+                                                .device = device,
+                                                .weights = weights,
+                                                .frozen = &frozen,
+                                                .samples = 1,
+                                                .prompt_count = prompt_count,
+                                                .length = count};
+    if (status == DDP_OK)
+        status = ddp_generator_create(&generator, &wanted);
+    if (status == DDP_OK)
+        ddp_generator_begin(generator, prompt);
+    for (int64_t i = 0; status == DDP_OK && i < count; i++) {
+        status = ddp_generator_next(generator);
+        if (status == DDP_OK)
+            fwrite(ddp_generator_logits(generator, 0), sizeof(float), (size_t)config.classes,
+                   stdout);
+    }
+    ddp_generator_destroy(generator);
+    ddp_frozen_close(&frozen);
+    ddp_frozen_host_free(&host);
+    ddp_device_close(device);
+    ddp_graph_destroy(graph);
+    free(weights);
+    return status;
+}
+
+static int answers(int argc, char **argv)
+{
+    int32_t prompt[64];
+    struct ddp_load load;
+    static struct ddp_train_options options;
+    options.load = argv[2];
+    options.adapters = strcmp(argv[3], "-") == 0 ? NULL : argv[3];
+    for (int i = 5; i < argc && i < 64; i++)
+        prompt[i - 5] = atoi(argv[i]);
+    enum ddp_status status = ddp_load_open(&load, &options, true);
+    if (status == DDP_OK)
+        status = answer(&load, atoi(argv[4]), prompt, argc - 5);
+    ddp_load_close(&load);
+    return fail(status);
+}
+
+/* All of stdin is one row. */
+static int convert(bool encode, int type)
+{
+    char *in = malloc(MOST), *out = malloc(8 * MOST);
+    const struct ddp_gguf_block *block = ddp_gguf_block(type);
+    const int64_t bytes = (int64_t)fread(in, 1, MOST, stdin);
+    const int64_t count = encode ? bytes / 4 : bytes / block->bytes * block->values;
+    if (encode)
+        ddp_gguf_encode(type, (const float *)(const void *)in, count, out);
+    else
+        ddp_gguf_decode(type, in, count, (float *)(void *)out);
+    fwrite(out, 1, (size_t)(encode ? count / block->values * block->bytes : 4 * count), stdout);
+    free(in);
+    free(out);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && strcmp(argv[1], "values") == 0)
+        return values(argv[2]);
+    if (argc > 5 && strcmp(argv[1], "answers") == 0)
+        return answers(argc, argv);
+    if (argc == 3 && strcmp(argv[1], "encode") == 0)
+        return convert(true, atoi(argv[2]));
+    return argc == 3 && strcmp(argv[1], "decode") == 0 ? convert(false, atoi(argv[2])) : 2;
+}

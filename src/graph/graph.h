@@ -140,7 +140,7 @@ double ddp_graph_flops(const ddp_graph *graph);
 /* Fills a flat array of weights, and the memory of frozen parameters, with initial values drawn
  * from the generator, in the order in which parameters were made: learned ones begin alike,
  * whatever is frozen.
- *   frozen  host memory of ddp_graph_frozen_bytes(); NULL where there are none
+ *   frozen  host memory of ddp_graph_frozen_bytes(); NULL: frozen ones are not drawn
  * DDP_ERR_MEMORY. */
 enum ddp_status ddp_graph_init_parameters(const ddp_graph *graph, struct ddp_rng *rng, float *flat,
                                           void *frozen);

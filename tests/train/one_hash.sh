@@ -22,7 +22,7 @@ options() {
     mlp-adam) echo "--model mlp --hidden 33,17 $images --optimizer adam --schedule step --lr-step-size 1 --lr-gamma 0.7" ;;
     mlp-adamw) echo "--model mlp --hidden 33,17 $images --optimizer adamw --schedule cosine --clip-grad-norm 0.05" ;;
     cnn) echo "--model cnn $images --augment crop,flip" ;;
-    resnet) echo "--model resnet --size 20 $images" ;;
+    resnet) echo "--model resnet --size 20 --data $work/images --batch-size 2 --global-batch 4" ;;
     gpt2) echo "--model gpt2 --layers 2 --heads 2 --channels 32 $text --optimizer adamw --dropout 0.1" ;;
     llama) echo "--model llama --size d2 $text --optimizer adamw" ;;
     lora) echo "--model llama --size d2 $text --optimizer adamw --lora r=4,targets=all-linear,dropout=0.1" ;;

@@ -44,6 +44,10 @@ void ddp_graph_destroy(ddp_graph *graph); /* with its tensors */
 void ddp_graph_set_description(ddp_graph *graph, const char *text);
 const char *ddp_graph_description(const ddp_graph *graph);
 
+/* The same of the data that it learns from, of a finished graph; NULL: none. DDP_ERR_MEMORY. */
+enum ddp_status ddp_graph_set_data(ddp_graph *graph, const char *text);
+const char *ddp_graph_data(const ddp_graph *graph);
+
 /* The builders of ddp.h, and: */
 
 /* (count) float32 that is saved with the parameters but not learned: an operation writes what it

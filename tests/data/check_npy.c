@@ -175,9 +175,9 @@ START_TEST(bad_headers)
 }
 END_TEST
 
-static void labels_fail(const char *dictionary, size_t bytes, const void *data, const char *says)
+/* data: NULL: zeros */
+static void put_labels(const char *dictionary, size_t bytes, const void *data)
 {
-    char path[2 * PATH_MAX];
     put_npy("y.npy", dictionary, bytes);
     FILE *file = fopen(scratch_path("y.npy"), "r+b");
     ck_assert_ptr_nonnull(file);
@@ -186,15 +186,50 @@ static void labels_fail(const char *dictionary, size_t bytes, const void *data, 
         ck_assert_uint_eq(fwrite(data, 1, bytes, file), bytes);
     }
     ck_assert_int_eq(fclose(file), 0);
+}
+
+static void labels_fail(const char *dictionary, size_t bytes, const void *data, const char *says)
+{
+    char path[2 * PATH_MAX];
+    put_labels(dictionary, bytes, data);
     snprintf(path, sizeof path, "%s,%s", scratch_path("x.npy"), scratch_path("y.npy"));
     must_fail(path, NULL, DDP_ERR_FORMAT, scratch_path("y.npy"), says);
 }
 
+/* 1 and 4: mean 2.5, deviation 1.5; or as the weights say that are loaded. */
+START_TEST(labels_that_are_numbers)
+{
+    ddp_dataset *train = NULL;
+    char path[2 * PATH_MAX];
+    float x[3], label;
+    int32_t bits;
+    put_npy("x.npy", ARRAY("'<f4'", "False", "(2, 3)"), 24);
+    put_labels(ARRAY("'<f8'", "False", "(2,)"), 16, "\0\0\0\0\0\0\360\77\0\0\0\0\0\0\20\100");
+    snprintf(path, sizeof path, "%s,%s", scratch_path("x.npy"), scratch_path("y.npy"));
+    for (int given = 0; given < 2; given++) {
+        const struct ddp_dataset_options options = {
+            .path = path, .description = given ? "{\"target\":{\"mean\":2,\"std\":4}}" : NULL};
+        ck_assert_int_eq(ddp_dataset_open(NULL, &options, &train, NULL), DDP_OK);
+        const struct ddp_dataset_info *info = ddp_dataset_info(train);
+        ck_assert(info->float_labels && info->class_count == 0 && info->label_count == 1);
+        ck_assert(info->label_mean == (given ? 2 : 2.5) && info->label_std == (given ? 4 : 1.5));
+        ck_assert_int_eq(ddp_dataset_read(train, &(int64_t){1}, 1, x, &bits), DDP_OK);
+        memcpy(&label, &bits, sizeof label);
+        ck_assert(label == (given ? 0.5f : 1.0f));
+        ddp_dataset_close(train);
+    }
+}
+END_TEST
+
 START_TEST(bad_labels)
 {
     put_npy("x.npy", ARRAY("'<f4'", "False", "(2, 3)"), 24);
-    labels_fail(ARRAY("'<f4'", "False", "(2,)"), 8, NULL, "float32 of (2,): labels are one whole");
-    labels_fail(ARRAY("'|u1'", "False", "(2, 2)"), 4, NULL, "uint8 of (2, 2): labels are one");
+    labels_fail(ARRAY("'<f4'", "False", "(2,)"), 8, NULL, "all labels have the same value, 0");
+    labels_fail(ARRAY("'<f4'", "False", "(2,)"), 8, "\0\0\0\0\0\0\300\177",
+                "label 1 is not a number (NaN)");
+    labels_fail(ARRAY("'<f8'", "False", "(2, 2)"), 32, NULL, "(2, 2): labels are one number");
+    labels_fail(ARRAY("'|u1'", "False", "(2, 2)"), 4, NULL,
+                "uint8 of (2, 2): labels are one number");
     labels_fail(ARRAY("'|u1'", "False", "(3,)"), 3, NULL, "3 labels, but");
     labels_fail(ARRAY("'|i1'", "False", "(2,)"), 2, "\1\377", "label 1 is -1");
     labels_fail(ARRAY("'<u8'", "False", "(2,)"), 16,
@@ -316,6 +351,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, a_test_set_of_its_own);
     tcase_add_test(tc, bad_headers);
     tcase_add_test(tc, bad_labels);
+    tcase_add_test(tc, labels_that_are_numbers);
     tcase_add_test(tc, values_that_are_no_numbers);
     tcase_add_test(tc, files_that_shrink);
     tcase_add_test(tc, bad_archives);

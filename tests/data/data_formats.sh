@@ -95,6 +95,14 @@ expect "images, predicted" 0 '^predictions of 5 samples' $images --image-size 24
     --predict "$work/new.csv"
 count=$((count + 1))
 [ "$(grep -c '^[0-4],00[0-4]\.[pngj]*,stripes-2,' "$work/new.csv")" -ge 4 ] || fail "images, predicted: $(cat "$work/new.csv")"
+# The weights know all that is needed: names, scale and size.
+expect "images, predicted from weights" 0 '' $trainer --threads 1 --data "$work/new" --load "$work/stripes.w" --predict "$work/alone.csv"
+cmp "$work/new.csv" "$work/alone.csv" || fail "images, predicted from weights: other predictions: $(cat "$work/alone.csv" "$work/out")"
+expect "images for any size" 0 '' $images/train --model resnet --image-size 8 --steps 1 --quiet --save "$work/resnet.w"
+expect "images of another size" 0 'warning: the model learned from images of 8 x 8, and those of .*new are 12 x 12' \
+    $trainer --threads 1 --data "$work/new" --load "$work/resnet.w" --predict "$work/alone.csv" --image-size 12
+expect "images, info" 0 '^  size       24 24$' "$trainer" info "$work/stripes.w"
+grep -q '^  classes    stripes-0 stripes-1 stripes-2 stripes-3$' "$work/out" || fail "images, info: $(cat "$work/out")"
 expect "images without labels, no evaluation" 0 'new has no labels, so nothing is evaluated' $images --image-size 8 --steps 1 \
     --val "$work/new"
 # Grey ones of one size; the labels' names do not matter to the model.

@@ -15,6 +15,7 @@ wrong with it.
   tokens/       one file of tokens each, with llm.c's header or a text
   tokenizer/    one tokenizer.json each, and a text in its last line
   text/         JSON lines, plain or gzip
+  table/        one table each, with commas, a header and the target y
   record/       JSON lines of texts, prompts and chats, plain or gzip
   image/        one PNG or JPEG image each; of the JPEG files, those of tests/data/golden/image_files are the start
   options/      a command line each, one argument a line, for the table in tests/core/fuzz_options.c
@@ -971,7 +972,34 @@ def write_tokenizer():
         put("tokenizer", "bad-" + name, data)
 
 
+def write_table():
+    good = {
+        "numbers": b"a,b,y\n1,2,0.5\n2,1.5e3,1\n-3,+4,7\n",
+        "quotes": b'"a, b","say ""so""",y\r\n"1",x,"two\nlines"\r\n2," x ","it, ""too"""\r\n',
+        "missing": b"a,b,y\n1,,yes\nNA,u,no\n?,u,yes",
+        "mark": b"\xef\xbb\xbfa,y\n1,0\n2,1\n",
+        "blank-lines": b"\n\na,y\n\n1,0\n\r\n2,1\n\n",
+        "utf8": "größe,y\n1,süß\n2,sauer\n".encode(),
+        "classes": b"a,y\n1,10\n2,9.0\n3,09\n",
+        "gzip": packed(b"a,y\n1,2.5\n2,3\n"),
+        "quote-inside": b'a,y\n5" pipe,1\n6" pipe,2\n',
+    }
+    bad = {
+        "empty": b"", "header-alone": b"a,y\n", "one-column": b"y\n1\n2\n", "short-row": b"a,b,y\n1,2,3\n1,2\n", "long-row": b"a,y\n1,2\n1,2,3\n",
+        "quote-open": b'a,y\n1,"2\n3,4\n', "quote-followed": b'a,y\n"1"2,3\n', "utf16": "a,y\n1,2\n".encode("utf-16"), "latin1": "a,y\n1,süß\n".encode("latin-1"),
+        "zero": b"a,y\n1,2\0\n", "name-twice": b"a,a,y\n1,2,3\n", "dates": b"day,y\n2024-01-31,1\n2024-02-29,2\n", "target-same": b"a,y\n1,2\n2,2\n",
+        "target-missing": b"a,y\n1,2\n2,\n", "target-nan": b"a,y\n1,2\n2,nan\n", "many-words": b"a,y\n" + b"".join(b"w%d,%d\n" % (i, i) for i in range(70)),
+        "mixed": b"a,y\n" + b"".join(b"%d,%d\n" % (i, i) for i in range(70)) + b"x,1\n", "no-values": b"a,y\n,1\n,2\n", "long-word": b"a,y\n" + b"w" * 300 + b",1\nv,2\n",
+        "columns": packed(b"c," * 65537 + b"y\n1\n"), "gzip-cut": packed(b"a,y\n1,2\n2,3\n")[:-9], "many-classes": b"a,y\n" + b"".join(b"%d,w%d\n" % (i, i) for i in range(1030)),
+    }
+    for name, data in good.items():
+        put("table", "good-" + name, data)
+    for name, data in bad.items():
+        put("table", "bad-" + name, data)
+
+
 write_tokenizer()
+write_table()
 write_idx()
 write_run_log()
 write_trace()

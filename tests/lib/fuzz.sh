@@ -6,7 +6,7 @@
 set -eu
 seconds=${1:-20}
 [ $# -gt 0 ] && shift
-[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image tokenizer llmc hf_config hf_llama peft index checkpoint description text record link place choices run_log trace
+[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image tokenizer llmc hf_config hf_llama peft index checkpoint description text record table link place choices run_log trace
 srcdir=${srcdir:-.}
 clang=${FUZZ_CC:-clang}
 flags="-std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I. -I$srcdir/src -I$srcdir"
@@ -32,6 +32,7 @@ sources_of() {
     zip) echo "$core core/input_file.c data/blob.c data/zip_file.c" ;;
     tokens) echo "$core core/atomic_file.c core/directory.c core/input_file.c core/write.c data/blob.c data/byte_source.c data/npy_file.c data/text_file.c data/token_file.c core/json.c core/parse.c" ;;
     record) echo "$core core/json.c core/parse.c data/byte_source.c data/line_reader.c data/record.c" ;;
+    table) echo "$core core/input_file.c core/json.c core/parse.c core/rng.c core/philox.c data/byte_source.c data/csv.c data/data_names.c data/dataset_read.c data/describe.c data/split.c data/table.c data/table_guess.c data/table_schema.c data/text_file.c" ;;
     tokenizer)
         echo "$core core/input_file.c core/json.c core/parse.c core/pool.c core/futex.c core/thread.c core/trace.c core/write.c"
         for part in added alphabet bpe decode encode encode_long encode_many encoder nfc read_steps regex tokenizer tokenizer_open vocabulary; do

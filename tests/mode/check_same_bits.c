@@ -53,8 +53,9 @@ static const struct value models[] = {
     {.options = "--model gpt2 --layers 2 --heads 2 --channels 16 --dropout 0.1 " TEXT},
     {.options = "--model llama --size d2 " TEXT},
     {.options = "--model llama --size d2 --lora r=4,targets=all-linear,dropout=0.1 " TEXT},
+    {.options = "--data table.csv --target y --val-split 5 --hidden 9,8,7 --batch-size 2 "},
     {0}};
-enum { GPT2 = 3, LLAMA };
+enum { GPT2 = 3, LLAMA, LORA, TABLE };
 static const struct value dtypes[] = {
     {.options = "--dtype fp32"}, {.options = "--dtype bf16"}, {0}};
 static const struct value optimizers[] = {
@@ -209,7 +210,8 @@ static void cover(const int *row)
  * model. */
 static int cost(const int *row)
 {
-    return (row[MODEL] >= LLAMA ? 4 : 1) * (row[DTYPE] > 0 ? 4 : 1) * (row[LOOKS] > 0 ? 2 : 1);
+    return (row[MODEL] >= LLAMA && row[MODEL] < TABLE ? 4 : 1) * (row[DTYPE] > 0 ? 4 : 1) *
+           (row[LOOKS] > 0 ? 2 : 1);
 }
 
 /* Adds a row with this pair: among some tries the one that covers most, and among equals the
@@ -364,6 +366,11 @@ static void write_data(void)
     scratch_write("images/t10k-images-idx3-ubyte", images, sizeof images);
     scratch_write("images/t10k-labels-idx1-ubyte", labels, sizeof labels);
     scratch_write("text", text, used);
+    used = (size_t)snprintf(text, sizeof text, "a,b,y\n");
+    for (int i = 0; i < SAMPLES; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%u,%s,%u.5\n", random_below(99),
+                                 i % 5 ? "u" : "", random_below(99));
+    scratch_write("table.csv", text, used);
 }
 
 /* What oneDNN finds out and compiles in its first calls: ranks inherit it. */

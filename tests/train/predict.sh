@@ -107,7 +107,9 @@ head -n 1 "$work/p.csv" | grep -qx 'index,prediction,probability' || fail "witho
 cut -d, -f1,3,4 "$work/first.csv" | cmp - "$work/p.csv" || fail "without labels: other predictions"
 expect "without a test set" 0 'predictions of 701 samples of the data' \
     $t --data "$work/tx.npy" --hidden 16 --predict "$work/p.npy" --load "$work/w"
-grep -q 'warning: the samples are scaled by their own mean and deviation' "$work/out" || fail "own scale: no warning"
+! grep -q warning "$work/out" || fail "without a test set: $(cat "$work/out")"
+expect "the scale of the training" 0 '' $t --data "$work/tx.npy" --predict "$work/alone.csv" --load "$work/run"
+cut -d, -f1,3,4 "$work/first.csv" | cmp - "$work/alone.csv" || fail "the scale of the training: other predictions"
 expect "training needs labels" 2 'has no labels' $t --data "$work/tx.npy" --hidden 16
 expect "evaluation needs labels" 3 'without labels' $t $train --val "$work/tx.npy" --hidden 16 --eval-only --load "$work/w"
 

@@ -7,7 +7,7 @@ t="$trainer --quiet"
 one='--model article --epochs 1'
 
 # Flags: exit code 2.
-expect "help" 0 'trainer info DIRECTORY' $trainer --help
+expect "help" 0 'trainer info PATH' $trainer --help
 grep -q 'trainer tokenize IN OUT --tokenizer PATH' "$work/out" || fail "help: it does not name tokenize"
 expect "unknown flag" 2 'error: .*--frobnicate: unknown option; see trainer --help all$' $t --frobnicate
 expect "stray word" 2 'error: .*banana' $t banana

@@ -76,10 +76,10 @@ cp "$work/config.json" "$work/made/config.json"
 expect 'another vocabulary' 3 'embed_tokens.weight has the shape \(96,32\), by config.json it has \(100,32\)' "$trainer" info "$work/made"
 
 expect 'a control character' 4 'none.x1b.*No such file' "$trainer" info "$work/$(printf 'none\033')"
-expect 'a file' 2 'not a directory' "$trainer" info "$work/shard"
+expect 'a file' 3 'shard: it does not say which model it holds' "$trainer" info "$work/shard"
 mkdir "$work/empty"
 expect 'an empty directory' 4 'empty/config.json: .*No such file' "$trainer" info "$work/empty"
-expect 'no directory' 2 'info takes one directory' "$trainer" info
+expect 'no directory' 2 'info takes one directory or file' "$trainer" info
 expect 'two directories' 2 'info takes one directory' "$trainer" info a b
 for bad in "$corpus"/bad-*; do
     cp "$bad" "$work/empty/config.json"

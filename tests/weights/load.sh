@@ -112,7 +112,6 @@ while read -r description; do
         --data small.npy,small-y.npy
 done <<'END'
 mlp
-mlp dims=5
 mlp dims=1000000000 classes=1000000000
 cnn dims=5 classes=2
 cnn dims=3,1,1 classes=2

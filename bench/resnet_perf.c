@@ -127,7 +127,7 @@ struct probe {
 static void probe_run(void *arg)
 {
     const struct probe *probe = arg;
-    const struct ddp_conv_micro *micro = ddp_conv_micro();
+    const struct ddp_conv_micro *micro = ddp_conv_micro(ddp_cpu_isa());
     for (int i = 0; i < PROBE_CALLS; i++)
         micro->strip(&probe->strip, micro->pixels, micro->vectors);
 }
@@ -140,7 +140,7 @@ static double peak(void)
                                     .weight = bench_numbers(2 * PROBE_LENGTH * DDP_CONV_LANES),
                                     .weight_step = PROBE_LENGTH * DDP_CONV_LANES,
                                     .y = bench_numbers(DDP_CONV_PIXELS * 2 * DDP_CONV_LANES)}};
-    const struct ddp_conv_micro *micro = ddp_conv_micro();
+    const struct ddp_conv_micro *micro = ddp_conv_micro(ddp_cpu_isa());
     for (int64_t i = 0; i < DDP_CONV_PIXELS; i++) {
         probe.x_offsets[i] = i * PROBE_LENGTH;
         probe.y_offsets[i] = i * 2 * DDP_CONV_LANES;
@@ -191,8 +191,7 @@ int main(int argc, char **argv)
     const int threads = argc > 1 ? atoi(argv[1]) : 2;
     bench_must(ddp_pool_create(&pool, threads > 0 ? threads : 1));
     const double bound = peak();
-    printf("%s, bound %.0f GFLOP/s a thread; %% is the share of it in processor time\n",
-           ddp_conv_micro()->name, bound);
+    printf("bound %.0f GFLOP/s a thread; %% is the share of it in processor time\n", bound);
     print_layers(bound);
     ddp_pool_destroy(pool);
     return 0;

@@ -5,6 +5,8 @@
 #ifndef DDP_KERNELS_ADAMW_FACTORS_H
 #define DDP_KERNELS_ADAMW_FACTORS_H
 
+#include "core/portable_math.h"
+#include "core/portable_math.h"
 #include "kernels/adamw.h"
 
 #include <math.h>
@@ -27,8 +29,8 @@ static inline struct ddp_adamw_factors ddp_adamw_factors_of(const struct ddp_ada
     f.decay = args->decoupled ? 0 : (float)decay;
     f.beta2 = (float)args->beta2;
     f.square = (float)(1 - args->beta2);
-    f.step_size = (float)(args->rate / (1 - pow(args->beta1, steps)));
-    f.root = (float)sqrt(1 - pow(args->beta2, steps));
+    f.step_size = (float)(args->rate / (1 - ddp_math_pow(args->beta1, steps)));
+    f.root = (float)sqrt(1 - ddp_math_pow(args->beta2, steps));
     f.eps = (float)args->eps;
     f.lerp = (float)lerp;
     f.from_end = (float)lerp >= 0.5f;

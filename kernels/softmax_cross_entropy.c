@@ -9,6 +9,7 @@
 #include "kernels/softmax_cross_entropy.h"
 
 #include "core/log.h"
+#include "core/portable_math.h"
 #include "kernels/cpu/vmath.h"
 
 #define ROWS 16 /* of a task, at least */
@@ -110,7 +111,7 @@ static double rows_block(const struct pass *pass, int64_t begin, int64_t end)
         }
         const float own = x[label]; /* d may be x */
         float sum = row_exp(x, d, n, max);
-        loss += log((double)sum) - ((double)own - (double)max);
+        loss += ddp_math_log((double)sum) - ((double)own - (double)max);
         if (d) {
             float right = d[label] / sum - 1.0f;
             row_scale(d, n, mean / sum);

@@ -7,6 +7,7 @@
  * the order of the heads: as many tasks whatever the number of heads of keys. */
 #include "config.h"
 
+#include "core/portable_math.h"
 #include "kernels/attention/attention.h"
 
 #include "kernels/attention/rows.h"
@@ -145,7 +146,7 @@ static void finish_rows(const struct head *head, const struct running *running, 
     for (int64_t i = 0; i < queries; i++) {
         scale_row(y + i * head->y_stride, head->size, 1 / running->sum[i]);
         if (lse)
-            lse[i] = (float)((double)running->max[i] + log((double)running->sum[i]));
+            lse[i] = (float)((double)running->max[i] + ddp_math_log((double)running->sum[i]));
     }
 }
 

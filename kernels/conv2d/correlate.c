@@ -154,7 +154,7 @@ enum ddp_status ddp_correlate(const struct ddp_correlate *args, void *stream)
     const struct ddp_conv_images *images = &args->images;
     struct work work = {
         .args = args,
-        .micro = ddp_conv_micro(),
+        .micro = ddp_conv_micro(ddp_cpu_isa()),
         .vectors = divide_up(args->out, DDP_CONV_LANES),
     };
     if (images->batch == 0 || images->row.count == 0 || images->column.count == 0)

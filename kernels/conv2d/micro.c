@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * See micro.h. The loops stand in micro.inc; here are the vectors of each set. On
- * x86-64 they are intrinsics because fused multiply-add must be asked for by name: the build
- * forbids the compiler to contract a * b + c, and it doubles the speed. */
+ * See micro.h. The loops stand in micro.inc; here are the vectors of each set. They are intrinsics,
+ * because fused multiply-add must be asked for by name: the build forbids the compiler to contract
+ * a * b + c. */
 #include "config.h"
 
 #include "kernels/conv2d/micro.h"
 
 #include "kernels/cpu/cpu.h"
 
+#include <math.h>
+
 #define NOINLINE __attribute__((noinline))
 
-#if defined(__x86_64__) && defined(DDP_TARGET_CLONES)
+#ifdef __x86_64__
 #include <immintrin.h>
-#define HAVE_FUSED 1
 
 #define NAME(x)               avx512_##x
-#define NAME_STRING           "avx512"
-#define TARGET                __attribute__((target("avx512f")))
+#define TARGET                DDP_TARGET_AVX512
 #define VECTOR                __m512
 #define ZERO()                _mm512_setzero_ps()
 #define SPREAD(value)         _mm512_set1_ps(value)
@@ -36,7 +36,7 @@
 struct halves {
     __m256 low, high;
 };
-#define AVX2_INLINE __attribute__((target("avx2,fma"), always_inline)) static inline
+#define AVX2_INLINE DDP_TARGET_AVX2 DDP_INLINE
 
 AVX2_INLINE struct halves halves_spread(float value)
 {
@@ -72,8 +72,7 @@ AVX2_INLINE struct halves halves_multiply_add(struct halves a, struct halves b, 
 }
 
 #define NAME(x)               avx2_##x
-#define NAME_STRING           "avx2"
-#define TARGET                __attribute__((target("avx2,fma")))
+#define TARGET                DDP_TARGET_AVX2
 #define VECTOR                struct halves
 #define ZERO()                halves_spread(0)
 #define SPREAD(value)         halves_spread(value)
@@ -90,8 +89,18 @@ AVX2_INLINE struct halves halves_multiply_add(struct halves a, struct halves b, 
 #include "kernels/conv2d/micro.inc"
 #endif
 
-/* Four vectors that every 64-bit machine has. */
+/* Four vectors that every 64-bit machine has. AArch64's fuse; elsewhere the C library does it, lane
+ * by lane. */
+#ifdef __aarch64__
+#include <arm_neon.h>
+typedef float32x4_t quarter;
+#define FUSED(a, b, c) vfmaq_f32(c, a, b)
+#else
 typedef float quarter __attribute__((vector_size(16)));
+#define FUSED(a, b, c)                                                                             \
+    ((quarter){fmaf((a)[0], (b)[0], (c)[0]), fmaf((a)[1], (b)[1], (c)[1]),                         \
+               fmaf((a)[2], (b)[2], (c)[2]), fmaf((a)[3], (b)[3], (c)[3])})
+#endif
 struct quarters {
     quarter q[4];
 };
@@ -132,12 +141,11 @@ DDP_INLINE struct quarters quarters_relu(struct quarters a)
 DDP_INLINE struct quarters quarters_multiply_add(struct quarters a, struct quarters b,
                                                  struct quarters c)
 {
-    return (struct quarters){{a.q[0] * b.q[0] + c.q[0], a.q[1] * b.q[1] + c.q[1],
-                              a.q[2] * b.q[2] + c.q[2], a.q[3] * b.q[3] + c.q[3]}};
+    return (struct quarters){{FUSED(a.q[0], b.q[0], c.q[0]), FUSED(a.q[1], b.q[1], c.q[1]),
+                              FUSED(a.q[2], b.q[2], c.q[2]), FUSED(a.q[3], b.q[3], c.q[3])}};
 }
 
-#define NAME(x)     plain_##x
-#define NAME_STRING "plain"
+#define NAME(x) plain_##x
 #define TARGET
 #define VECTOR                struct quarters
 #define ZERO()                quarters_spread(0)
@@ -147,27 +155,28 @@ DDP_INLINE struct quarters quarters_multiply_add(struct quarters a, struct quart
 #define ADD(a, b)             quarters_add(a, b)
 #define RELU(a)               quarters_relu(a)
 #define MULTIPLY_ADD(a, b, c) quarters_multiply_add(a, b, c)
-#define PIXELS                2
-#define VECTORS               1
-#define VALUES                2
-#define STRIP_SIZES(f, v)     f(1, v) f(2, v)
-#define OUTER_SIZES(f, v)     f(1, v) f(2, v)
+#ifdef __aarch64__ /* it has 32 registers */
+#define PIXELS            6
+#define VALUES            6
+#define STRIP_SIZES(f, v) f(1, v) f(2, v) f(3, v) f(4, v) f(5, v) f(6, v)
+#define OUTER_SIZES(f, v) f(1, v) f(2, v) f(4, v) f(6, v)
+#else
+#define PIXELS            2
+#define VALUES            2
+#define STRIP_SIZES(f, v) f(1, v) f(2, v)
+#define OUTER_SIZES(f, v) f(1, v) f(2, v)
+#endif
+#define VECTORS 1
 #include "kernels/conv2d/micro.inc"
 
-const struct ddp_conv_micro *ddp_conv_micro_version(int index)
+const struct ddp_conv_micro *ddp_conv_micro(enum ddp_isa isa)
 {
-    int at = 0;
-#ifdef HAVE_FUSED
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && at++ == index)
+#ifdef __x86_64__
+    if (isa >= DDP_ISA_AVX512)
         return &avx512_micro;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && at++ == index)
+    if (isa >= DDP_ISA_AVX2)
         return &avx2_micro;
 #endif
-    return at == index ? &plain_micro : NULL;
-}
-
-const struct ddp_conv_micro *ddp_conv_micro(void)
-{
-    return ddp_conv_micro_version(0);
+    (void)isa;
+    return &plain_micro;
 }

@@ -2,12 +2,14 @@
  *
  * The inner loops of convolution, in registers, for each instruction set. Private to this folder.
  *
- * Every output is one chain of additions in the order of its runs, whatever the instruction set and
- * however pixels are grouped; sets with fused multiply-add (AVX-512, AVX2) give the same bits. */
+ * Every output is one chain of fused multiply-adds in the order of its runs, whatever the
+ * instruction set and however pixels are grouped: all sets give the same bits. */
 #ifndef DDP_KERNELS_CONV2D_MICRO_H
 #define DDP_KERNELS_CONV2D_MICRO_H
 
 #include "ddp.h"
+
+#include "kernels/cpu/isa.h"
 
 #define DDP_CONV_LANES  16 /* output channels of a vector */
 #define DDP_CONV_PIXELS 8  /* of a strip, at most */
@@ -49,17 +51,13 @@ struct ddp_conv_outer {
 };
 
 struct ddp_conv_micro {
-    const char *name;
     int64_t pixels;  /* a strip may have, at most */
     int64_t vectors; /* of outputs at a time, at most 2 */
     void (*strip)(const struct ddp_conv_strip *strip, int64_t pixels, int64_t vectors);
     void (*outer)(const struct ddp_conv_outer *outer, int64_t values, int64_t vectors);
 };
 
-/* That of this processor. */
-const struct ddp_conv_micro *ddp_conv_micro(void);
-
-/* For tests: the versions this processor can run, the plain one last; NULL beyond them. */
-const struct ddp_conv_micro *ddp_conv_micro_version(int index);
+/* That of an instruction set. */
+const struct ddp_conv_micro *ddp_conv_micro(enum ddp_isa isa);
 
 #endif

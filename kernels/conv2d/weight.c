@@ -286,7 +286,7 @@ enum ddp_status ddp_conv2d_weight(const struct ddp_conv2d_backward *args, void *
 {
     struct work work = work_of(&args->shape);
     work.args = args;
-    work.micro = ddp_conv_micro();
+    work.micro = ddp_conv_micro(ddp_cpu_isa());
     work.images.round_bf16 = args->compute == DDP_BF16;
     work.sums = args->scratch;
     work.bias = work.sums + work.chunks * work.vectors * work.vector_floats;

@@ -67,7 +67,10 @@ static double unit_of(const char *text)
         return 1;
     if (!at || strcmp(text + 1 + binary, binary ? "B" : text[1] ? "B" : "") != 0)
         return 0;
-    return pow(binary ? 1024 : 1000, (double)(at - letters + 1));
+    double unit = binary ? 1024 : 1000;
+    for (; at > letters; at--)
+        unit *= binary ? 1024 : 1000;
+    return unit;
 }
 
 bool ddp_parse_bytes(const char *text, double *bytes)

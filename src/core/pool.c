@@ -11,6 +11,7 @@
 #include "core/futex.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/rounding.h"
 #include "core/thread.h"
 
 #include <assert.h>
@@ -226,13 +227,8 @@ static void run_batch(ddp_pool *pool, size_t first, uint32_t count)
     atomic_store(&pool->caller_sleeps, 0);
 }
 
-void ddp_pool_run(ddp_pool *pool, size_t count, ddp_pool_task *task, void *arg)
+static void run_batches(ddp_pool *pool, size_t count, ddp_pool_task *task, void *arg)
 {
-    if (!pool || pool->threads == 1 || count <= 1) {
-        for (size_t i = 0; i < count; i++)
-            task(arg, i);
-        return;
-    }
     assert(!pool->running); /* neither from a task of its own nor from a second thread */
     pool->running = true;
     pool->task = task;
@@ -243,4 +239,16 @@ void ddp_pool_run(ddp_pool *pool, size_t count, ddp_pool_task *task, void *arg)
         first += batch;
     }
     pool->running = false;
+}
+
+void ddp_pool_run(ddp_pool *pool, size_t count, ddp_pool_task *task, void *arg)
+{
+    struct ddp_rounding rounding;
+    ddp_rounding_hold(&rounding);
+    if (pool && pool->threads > 1 && count > 1)
+        run_batches(pool, count, task, arg);
+    else
+        for (size_t i = 0; i < count; i++)
+            task(arg, i);
+    ddp_rounding_release(&rounding);
 }

@@ -24,8 +24,8 @@ void ddp_pool_destroy(ddp_pool *pool);
 int ddp_pool_threads(const ddp_pool *pool); /* 1 for NULL */
 
 /* Calls task(arg, index) for 0 .. count-1, each once, in any order, on any thread; returns when all
- * are done. A NULL pool runs them in the caller. Indices are handed out one by one, so make each
- * worth microseconds. */
+ * are done. A NULL pool runs them in the caller. All round as rounding.h says. Indices are handed
+ * out one by one, so make each worth microseconds. */
 void ddp_pool_run(ddp_pool *pool, size_t count, ddp_pool_task *task, void *arg);
 
 #endif

@@ -6,6 +6,7 @@
 #include "core/rng.h"
 
 #include "core/log.h"
+#include "core/portable_math.h"
 
 #include <assert.h>
 #include <math.h>
@@ -101,11 +102,12 @@ static double normal_double(struct ddp_rng *rng)
     }
     double u1 = uniform01_double(rng);
     double u2 = uniform01_double(rng);
-    double radius = sqrt(-2 * log1p(-u2));
-    double angle = 2 * pi * u1;
-    rng->kept_normal = radius * sin(angle);
+    double radius = sqrt(-2 * ddp_math_log(1 - u2)); /* a difference without rounding */
+    double sine, cosine;
+    ddp_math_sin_cos(2 * pi * u1, &sine, &cosine);
+    rng->kept_normal = radius * sine;
     rng->has_normal = true;
-    return radius * cos(angle);
+    return radius * cosine;
 }
 
 /* The single-precision functions below are those of Moshier's Cephes library with every multiply

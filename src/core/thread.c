@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/rounding.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -49,9 +50,12 @@ void ddp_signals_release(const struct ddp_signals *signals)
 int ddp_thread_create(pthread_t *thread, void *(*main)(void *), void *arg)
 {
     sigset_t held, old;
+    struct ddp_rounding rounding;
     choose(&held);
     pthread_sigmask(SIG_BLOCK, &held, &old);
+    ddp_rounding_hold(&rounding);
     const int error = pthread_create(thread, NULL, main, arg);
+    ddp_rounding_release(&rounding);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return error;
 }

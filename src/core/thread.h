@@ -28,8 +28,8 @@ struct ddp_signals {
 void ddp_signals_hold(struct ddp_signals *signals);
 void ddp_signals_release(const struct ddp_signals *signals);
 
-/* pthread_create() for a thread that takes no signals from its first instruction on: those are for
- * the program's own threads. Returns an errno. */
+/* pthread_create() for a thread that takes no signals from its first instruction on, which are for
+ * the program's own threads, and that rounds as rounding.h says. Returns an errno. */
 int ddp_thread_create(pthread_t *thread, void *(*main)(void *), void *arg);
 
 /* Logs that a thread could not be started, and why; the C library has one error for too little

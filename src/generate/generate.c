@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/philox.h"
+#include "core/portable_math.h"
 #include "graph/exec.h"
 
 #include <math.h>
@@ -250,15 +251,16 @@ int32_t ddp_generator_draw(const float *logits, int64_t count, double temperatur
         sift_down(order, count, i, logits);
     if (kept == count) {
         for (int64_t i = 0; i < count; i++)
-            sum += exp(((double)logits[i] - largest) / temperature);
+            sum += ddp_math_exp(((double)logits[i] - largest) / temperature);
     } else {
         for (int64_t i = 0; i < kept; i++)
-            sum += exp(((double)logits[pop(order, count - i, logits)] - largest) / temperature);
+            sum += ddp_math_exp(((double)logits[pop(order, count - i, logits)] - largest) /
+                                temperature);
     }
     int32_t drawn = first;
     for (int64_t i = 0; i < kept; i++) {
         drawn = kept == count ? pop(order, count - i, logits) : order[count - 1 - i];
-        passed += exp(((double)logits[drawn] - largest) / temperature);
+        passed += ddp_math_exp(((double)logits[drawn] - largest) / temperature);
         if (uniform * sum < passed)
             break;
     }

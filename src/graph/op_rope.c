@@ -5,6 +5,7 @@
  * values of a cache end. */
 #include "config.h"
 
+#include "core/portable_math.h"
 #include "graph/internal.h"
 #include "kernels/rotary.h"
 
@@ -72,14 +73,15 @@ ddp_tensor *ddp_graph_rope_table(ddp_graph *graph, int64_t positions, int64_t si
         ddp_graph_constant(graph, "rope_table", 2, (const int64_t[]){positions, size});
     if (!table)
         return NULL;
-    /* The angle is rounded to float32, as other programs have it; that its cosine is rounded only
-     * once keeps the table's bits from depending on the C library. */
+    /* The angle is rounded to float32, as other programs have it. */
     for (int64_t position = 0; position < positions; position++)
         for (int64_t i = 0; i < size / 2; i++) {
             const float angle = (float)position * frequencies[i];
             float *row = table->values + position * size;
-            row[i] = (float)cos((double)angle) * factor;
-            row[size / 2 + i] = (float)sin((double)angle) * factor;
+            double sine, cosine;
+            ddp_math_sin_cos((double)angle, &sine, &cosine);
+            row[i] = (float)cosine * factor;
+            row[size / 2 + i] = (float)sine * factor;
         }
     return table;
 }

@@ -8,6 +8,7 @@
 #include "model/rope.h"
 
 #include "core/log.h"
+#include "core/portable_math.h"
 
 #include <math.h>
 
@@ -64,8 +65,8 @@ static float llama3_frequency(const struct ddp_rope *rope, float plain)
 /* The pair, not rounded, that turns so many times within the original context. */
 static double pair_of(const struct ddp_rope *rope, double turns)
 {
-    return (double)rope->size * log((double)rope->original / (turns * 2 * PI)) /
-           (2 * log(rope->theta));
+    return (double)rope->size * ddp_math_log((double)rope->original / (turns * 2 * PI)) /
+           (2 * ddp_math_log(rope->theta));
 }
 
 /* Where yarn's ramp from plain to slowed frequencies begins and ends, in pairs. */
@@ -99,7 +100,7 @@ enum ddp_status ddp_rope_frequencies(const struct ddp_rope *rope, float *frequen
         find_ramp(rope, &low, &high);
     for (int64_t i = 0; i < rope->size / 2; i++) {
         const float exponent = (float)(2 * i) / (float)rope->size;
-        const float power = (float)pow((double)(float)rope->theta, (double)exponent);
+        const float power = (float)ddp_math_pow((double)(float)rope->theta, (double)exponent);
         const float plain = 1 / power;
         const float ramp = ((float)i - (float)low) / (float)(high - low);
         if (rope->kind == DDP_ROPE_LLAMA3)

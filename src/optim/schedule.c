@@ -3,6 +3,7 @@
  * See schedule.h. */
 #include "config.h"
 
+#include "core/portable_math.h"
 #include "optim/schedule.h"
 
 #include <math.h>
@@ -40,7 +41,9 @@ static double linear(const struct ddp_schedule *schedule, int64_t step)
 
 static double cosine(const struct ddp_schedule *schedule, int64_t step)
 {
-    return between(schedule, 0.5 * (1.0 + cos(3.14159265358979323846 * part(schedule, step))));
+    double sine, cosine;
+    ddp_math_sin_cos(3.14159265358979323846 * part(schedule, step), &sine, &cosine);
+    return between(schedule, 0.5 * (1.0 + cosine));
 }
 
 static double falls(const struct ddp_schedule *schedule, int64_t step)
@@ -48,7 +51,7 @@ static double falls(const struct ddp_schedule *schedule, int64_t step)
     int64_t count = schedule->step_size > 0 ? step / schedule->step_size : 0;
     for (int i = 0; i < schedule->milestone_count; i++)
         count += step >= schedule->milestones[i];
-    return schedule->rate * pow(schedule->gamma, (double)count);
+    return schedule->rate * ddp_math_pow(schedule->gamma, (double)count);
 }
 
 static double (*const rates[])(const struct ddp_schedule *schedule, int64_t step) = {

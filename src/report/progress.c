@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/portable_math.h"
 #include "core/terminal.h"
 
 #include <inttypes.h>
@@ -79,7 +80,7 @@ static void average(struct progress *p, const struct ddp_train_event *step)
 {
     if (p->weight > 0 && step->seconds > PAUSE_S && step->seconds > PAUSE_FACTOR * p->step_seconds)
         return;
-    const double keep = exp(-step->seconds / SMOOTH_S);
+    const double keep = ddp_math_exp(-step->seconds / SMOOTH_S);
     const double weight = p->weight * keep + step->seconds;
     if (weight <= 0)
         return;

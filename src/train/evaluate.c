@@ -8,6 +8,7 @@
 #include "core/bf16.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/portable_math.h"
 #include "graph/describe.h"
 #include "mode/network.h"
 #include "plan/evaluation.h"
@@ -335,7 +336,7 @@ static void put_scores(const ddp_train_evaluator *e, const struct tally *tally,
         .loss = loss,
         .has_perplexity = info->x_dtype == DDP_I32 && !e->numbers,
         .has_bits_per_byte = info->token_bytes > 0,
-        .perplexity = exp(loss),
+        .perplexity = ddp_math_exp(loss),
         .bits_per_byte = info->token_bytes > 0 ? loss / (M_LN2 * info->token_bytes) : 0,
     };
     struct errors all = {0};

@@ -10,6 +10,7 @@
 #include "core/atomic_file.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/portable_math.h"
 #include "core/terminal.h"
 #include "core/text.h"
 #include "core/trace.h"
@@ -58,7 +59,7 @@ static int32_t softmax(const float *logits, int64_t classes, double *probabiliti
         if (logits[i] > logits[best])
             best = (int32_t)i;
     for (int64_t i = 0; i < classes; i++)
-        sum += probabilities[i] = exp((double)logits[i] - (double)logits[best]);
+        sum += probabilities[i] = ddp_math_exp((double)logits[i] - (double)logits[best]);
     for (int64_t i = 0; i < classes; i++)
         probabilities[i] /= sum;
     return best;

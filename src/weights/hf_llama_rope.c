@@ -6,6 +6,7 @@
 #include "weights/hf_llama_rope.h"
 
 #include "core/log.h"
+#include "core/portable_math.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -136,7 +137,7 @@ static enum ddp_status read_optional(const struct ddp_hf_keys *rope, const char 
 
 static double yarn_scale(double factor, double scale)
 {
-    return factor <= 1 ? 1 : YARN_SCALE * scale * log(factor) + 1;
+    return factor <= 1 ? 1 : YARN_SCALE * scale * ddp_math_log(factor) + 1;
 }
 
 static enum ddp_status read_yarn(const struct ddp_hf_keys *in, struct ddp_llama *shape)

@@ -5,12 +5,16 @@
 
 #include "core/clock.h"
 #include "core/pool.h"
+#include "core/thread.h"
 #include "tests/lib/runner.h"
 
+#include <fenv.h>
+#include <float.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -211,6 +215,64 @@ START_TEST(test_signals_stay_outside)
 }
 END_TEST
 
+/* --- rounding --- */
+
+/* As a library does that was built with -ffast-math, and worse: up. */
+static void plant_rounding(void)
+{
+    fesetround(FE_UPWARD);
+#ifdef __x86_64__
+    __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040); /* subnormal numbers become zero */
+#elif defined(__aarch64__)
+    fenv_t environment;
+    fegetenv(&environment);
+    environment.__fpcr |= 1u << 24;
+    fesetenv(&environment);
+#endif
+}
+
+static bool rounds_by_default(void)
+{
+    const volatile float one = 1, three = 3, small = FLT_MIN, half = 0.5f;
+    const volatile float third = one / three, subnormal = small * half;
+    return third == 0x1.555556p-2f && one + FLT_EPSILON / 4 == one && subnormal > 0;
+}
+
+static void rounds_task(void *arg, size_t index)
+{
+    bool *by_default = arg;
+    by_default[index] = rounds_by_default();
+}
+
+static void *rounds_main(void *arg)
+{
+    rounds_task(arg, 0);
+    return NULL;
+}
+
+START_TEST(test_rounding)
+{
+    bool by_default[100];
+    pthread_t thread;
+    plant_rounding();
+    ck_assert(!rounds_by_default());
+    ck_assert_int_eq(ddp_thread_create(&thread, rounds_main, by_default), 0);
+    pthread_join(thread, NULL);
+    ck_assert(by_default[0]);
+    for (int threads = 0; threads <= 3; threads++) {
+        ddp_pool *pool = NULL;
+        if (threads > 0)
+            ck_assert_int_eq(ddp_pool_create(&pool, threads), DDP_OK);
+        memset(by_default, 0, sizeof by_default);
+        ddp_pool_run(pool, 100, rounds_task, by_default);
+        for (int i = 0; i < 100; i++)
+            ck_assert(by_default[i]);
+        ddp_pool_destroy(pool);
+        ck_assert(!rounds_by_default());
+    }
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("pool");
@@ -222,5 +284,6 @@ Suite *test_suite(void)
     tcase_add_test(tc, test_create_destroy);
     tcase_add_test(tc, test_no_burning);
     tcase_add_test(tc, test_signals_stay_outside);
+    tcase_add_test(tc, test_rounding);
     return suite;
 }

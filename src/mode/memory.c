@@ -131,17 +131,27 @@ static void add_frozen(const struct ddp_mode_setup *setup, const struct ddp_mode
                           : ddp_frozen_device_bytes(setup->graph, setup->early, setup->compute);
 }
 
+/* Of a worker or replica; roots are exchanged where its run is a part of the lanes. */
+static struct ddp_lanes_room lanes_room(const struct ddp_mode_setup *setup,
+                                        const struct ddp_mode_place *place)
+{
+    const struct ddp_lanes_run *run = &setup->run;
+    const bool part = run->end - run->first < run->lanes;
+    return ddp_lanes_room(run->shards, run->lanes, part ? place->workers : 1);
+}
+
 /* What a worker has and a replica that is not the master: all but the optimizer. */
 static void add_arrays(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place,
                        struct ddp_mode_memory *memory)
 {
     const size_t flat = flat_bytes(setup);
-    const size_t partials = flat * (size_t)ddp_lanes_partials(setup->local_lanes);
+    const struct ddp_lanes_room room = lanes_room(setup, place);
+    const size_t partials = flat * (size_t)room.partials;
     if (setup->local.every > 1) /* the worker's own beside the average, and the outer anchor */
         memory->weights += (setup->local.outer ? 2 : 1) * flat;
     memory->weights += is_shared(setup, place) ? part_of(weights_bytes(setup), node_workers(place))
                                                : weights_bytes(setup);
-    memory->gradients += flat + (place->host_memory ? partials : 0);
+    memory->gradients += flat * (size_t)room.roots + (place->host_memory ? partials : 0);
     memory->locked += place->host_memory ? 0 : partials;
 }
 
@@ -393,7 +403,10 @@ void ddp_mode_plan_traffic(const struct ddp_mode_setup *setup, const struct ddp_
     }
     const double share = (place->workers - 1) / (double)place->workers;
     const double times = exchanges(setup);
-    traffic->gradients = times * share * flat * (is_zero(setup, place) ? 1 : 2);
+    /* Each rank reads its slice of the others' roots, and of what it sums the others get theirs. */
+    const double roots = lanes_room(setup, place).exchanged / (double)place->workers;
+    const double arrays = setup->run.end - setup->run.first < setup->run.lanes ? roots : 1;
+    traffic->gradients = times * share * flat * (arrays + (is_zero(setup, place) ? 0 : 1));
     const double copies = is_shared(setup, place) ? place->nodes - 1 : place->workers - 1;
     traffic->weights =
         is_zero(setup, place) ? copies / place->workers * collected_bytes(setup, place) : 0;

@@ -58,8 +58,8 @@ static enum ddp_status make_gradients(struct ddp_replica *replica,
             ddp_device_alloc(replica->device, replica->flat_bytes, (void **)&replica->gradients);
     if (status != DDP_OK)
         return status;
-    return ddp_lanes_open(&replica->lanes, replica->device, setup->local_shards, setup->local_lanes,
-                          replica->flat_count, replica->gradients);
+    return ddp_lanes_open(&replica->lanes, replica->device, &setup->run, replica->flat_count,
+                          replica->gradients);
 }
 
 static enum ddp_status make_exec(struct ddp_replica *replica, const ddp_graph *graph,
@@ -282,8 +282,8 @@ static enum ddp_status run(struct ddp_replica *replica, enum part part, ddp_exec
             .replica = replica,
             .recording = recording,
             .part = part,
-            .cuts = part != PART_FORWARD &&
-                    (replica->lanes.count > 1 || (ready && ddp_lanes_ending(&replica->lanes))),
+            .cuts = part != PART_FORWARD && (!ddp_lanes_single(&replica->lanes) ||
+                                             (ready && ddp_lanes_ending(&replica->lanes))),
         };
         ddp_recordings_make(&replica->recordings, recording, pass, &recorder);
     }
@@ -315,7 +315,7 @@ enum ddp_status ddp_replica_run_shards(struct ddp_replica *replica, ddp_loader *
                                        ddp_exec_ready *ready, void *arg)
 {
     enum ddp_status status = DDP_OK;
-    for (int64_t i = 0; status == DDP_OK && i < replica->lanes.shard_count; i++) {
+    for (int64_t i = 0; status == DDP_OK && i < ddp_lanes_shards(&replica->lanes.run); i++) {
         const struct ddp_batch *batch;
         status = ddp_loader_next(loader, &batch);
         if (status != DDP_OK)

@@ -466,7 +466,7 @@ enum ddp_status ddp_memory_check(const struct ddp_planned *planned, double *exch
         return status;
     struct advice advice = {.used = 0};
     find_advice(planned, &limits, &advice);
-    const int arrays = 1 + ddp_lanes_partials(lanes);
+    const int arrays = ddp_train_plan_arrays(plan);
     return ddp_fail(DDP_ERR_MEMORY,
                     "out of memory: %" PRId64 " %s%s with %" PRId64
                     " parameters and batches of %" PRId64

@@ -168,9 +168,10 @@ struct ddp_train_plan {
     int devices[DDP_TRAIN_DEVICES]; /* of this worker, or of each replica or stage in it */
     int gpu_workers;                /* workers on one GPU, where they share it; else 0 or 1 */
     int threads;                    /* of a worker, or a replica or stage in it */
-    int64_t local_shards;           /* of a worker, or a replica */
+    int64_t local_shards;           /* of this worker, or a replica */
     int64_t global_shards;          /* W */
     int64_t wanted_lanes, lanes;    /* asked for, and those of the global batch (mode/lanes.h) */
+    struct ddp_lanes_run run;       /* of this worker, or a replica's own */
     int64_t batch_size;             /* b, samples of a shard */
     int64_t tail_rows; /* samples of a shard in an epoch's last batch; batch_size when there is no
                           shorter one */
@@ -240,7 +241,10 @@ static inline double ddp_train_plan_bubble(const struct ddp_train_plan *plan)
 enum ddp_status ddp_train_plan_stages(struct ddp_train_plan *plan,
                                       const struct ddp_train_options *options);
 
+/* Lanes of the global batch, and this worker's shards of it. */
 void ddp_train_plan_lanes(struct ddp_train_plan *plan, int64_t wanted);
+bool ddp_train_plan_has_runs(const struct ddp_train_plan *plan);
+int ddp_train_plan_arrays(const struct ddp_train_plan *plan);
 
 /* Threads of one of `replicas` in this process: --threads, or OMP_NUM_THREADS, which ddprun sets,
  * or its share of the cores that the process may use. */

@@ -188,6 +188,17 @@ static enum ddp_status divide_global_batch(struct ddp_train_plan *plan,
     if (batch_given)
         part *= options->batch_size;
     int64_t below = global / part * part;
+    if (ddp_train_plan_has_runs(plan) && !steps_given && global >= part && global % part != 0) {
+        int64_t batch = plan->batch_size < global / units ? plan->batch_size : global / units;
+        while (!batch_given && global % batch != 0)
+            batch--;
+        if (global % batch == 0) { /* shards that do not divide evenly over the workers */
+            plan->batch_size = batch;
+            plan->global_shards = global / batch;
+            plan->local_shards = (plan->global_shards + units - 1) / units;
+            return DDP_OK;
+        }
+    }
     if (global % part != 0) {
         char fits[96];
         if (below > 0)
@@ -260,10 +271,27 @@ const char *ddp_train_show_nodes(const struct ddp_train_plan *plan, char text[DD
     return text;
 }
 
+/* Whether workers have runs of lanes and exchange the roots: any number then gives the same bits.
+ * Elsewhere each has as many lanes as the others, in a tree of its own. */
+bool ddp_train_plan_has_runs(const struct ddp_train_plan *plan)
+{
+    return (plan->mode == DDP_MODE_ACCUM || plan->mode == DDP_MODE_DDP) && plan->nodes == 1 &&
+           plan->device.host_memory && plan->local.every <= 1;
+}
+
 void ddp_train_plan_lanes(struct ddp_train_plan *plan, int64_t wanted)
 {
+    const int64_t shards = plan->global_shards;
+    const int units = ddp_train_plan_units(plan);
+    const bool runs = ddp_train_plan_has_runs(plan);
     plan->wanted_lanes = wanted;
-    plan->lanes = ddp_lanes_count(plan->global_shards, wanted, ddp_train_plan_units(plan));
+    plan->lanes = ddp_lanes_count(shards, wanted, units, !runs);
+    if (runs) {
+        plan->run = ddp_lanes_run_of(shards, plan->lanes, units, plan->rank);
+        plan->local_shards = ddp_lanes_shards(&plan->run);
+    } else {
+        plan->run = ddp_lanes_run_of(plan->local_shards, plan->lanes / units, 1, 0);
+    }
 }
 
 int ddp_train_threads(const struct ddp_train_options *options, int replicas)
@@ -314,7 +342,8 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
     status = choose_sync(plan, options);
     if (status != DDP_OK)
         return status;
-    plan->global_shards = units * plan->local_shards;
+    if (plan->global_shards == 0)
+        plan->global_shards = units * plan->local_shards;
     ddp_train_plan_lanes(plan, options->lanes);
     if (plan->mode == DDP_MODE_DP && plan->global_shards > DP_SHARDS_MAX)
         return ddp_fail(DDP_ERR_INVALID,
@@ -371,7 +400,8 @@ enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
     if (!data->planned)
         ddp_train_check_length(options, plan);
     const int units = ddp_train_plan_units(plan);
-    if (!ddp_lanes_same(plan->global_shards, plan->lanes, units) && plan->rank == 0)
+    if (!ddp_train_plan_has_runs(plan) && plan->rank == 0 &&
+        !ddp_lanes_same(plan->global_shards, plan->lanes, units))
         ddp_log(DDP_LOG_INFO,
                 "note: %" PRId64
                 " lanes a worker is not a power of two: the weights agree with other "
@@ -380,21 +410,60 @@ enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
     return DDP_OK;
 }
 
+/* Arrays of all gradients, of a unit. */
+int ddp_train_plan_arrays(const struct ddp_train_plan *plan)
+{
+    const int units = ddp_train_plan_units(plan);
+    if (!ddp_train_plan_has_runs(plan))
+        return 1 + ddp_lanes_partials(plan->lanes / units);
+    const struct ddp_lanes_room room = ddp_lanes_room(plan->global_shards, plan->lanes, units);
+    return room.roots + room.partials;
+}
+
+/* Shards of a unit; a worker's run of lanes may be shorter than another's. */
+static const char *show_shards(const struct ddp_train_plan *plan, char text[48])
+{
+    const int units = ddp_train_plan_units(plan);
+    int64_t least = plan->local_shards, most = plan->local_shards;
+    for (int unit = 0; ddp_train_plan_has_runs(plan) && unit < units; unit++) {
+        const struct ddp_lanes_run run =
+            ddp_lanes_run_of(plan->global_shards, plan->lanes, units, unit);
+        const int64_t shards = ddp_lanes_shards(&run);
+        least = shards < least ? shards : least;
+        most = shards > most ? shards : most;
+    }
+    if (least == most)
+        snprintf(text, 48, "%" PRId64, least);
+    else
+        snprintf(text, 48, "%" PRId64 " to %" PRId64, least, most);
+    return text;
+}
+
 /* How gradients are added up, what that costs, and which numbers of workers end in the same bits.
  */
 static void print_lanes(const struct ddp_train_plan *plan, FILE *out)
 {
     const int64_t shards = plan->global_shards, lanes = plan->lanes;
-    const int units = ddp_train_plan_units(plan), arrays = 1 + ddp_lanes_partials(lanes / units);
+    const int units = ddp_train_plan_units(plan), arrays = ddp_train_plan_arrays(plan);
     const char *unit = ddp_train_plan_unit_name(plan);
-    const bool whole = ddp_lanes_same(shards, lanes, units);
+    const bool runs = ddp_train_plan_has_runs(plan), whole = ddp_lanes_same(shards, lanes, units);
     int listed = 0;
     if (shards == 1)
         return;
-    fprintf(out, "lanes    %" PRId64 " (%d array%s of gradients a %s), the same bits with", lanes,
-            arrays, arrays == 1 ? "" : "s", unit);
+    fprintf(out, "lanes    %" PRId64 " (%d array%s of gradients a %s", lanes, arrays,
+            arrays == 1 ? "" : "s", unit);
+    if (runs && units > 1)
+        fprintf(out, ", %d added up over all", ddp_lanes_room(shards, lanes, units).exchanged);
+    fputs("), the same bits with", out);
+    if (runs) {
+        const bool fixed = units <= plan->wanted_lanes;
+        const int64_t most = lanes < DDP_REDUCE_MAX ? lanes : DDP_REDUCE_MAX;
+        fprintf(out, fixed && most > 1 ? " 1 to %" PRId64 " %ss\n" : " %" PRId64 " %s%s\n",
+                fixed ? most : units, unit, (fixed ? most : units) == 1 ? "" : "s");
+        return;
+    }
     for (int n = 1; n <= DDP_REDUCE_MAX; n++) {
-        const bool same = whole && ddp_lanes_count(shards, plan->wanted_lanes, n) == lanes &&
+        const bool same = whole && ddp_lanes_count(shards, plan->wanted_lanes, n, true) == lanes &&
                           ddp_lanes_same(shards, lanes, n);
         if (same || n == units)
             fprintf(out, "%s %d", listed++ ? "," : "", n);
@@ -498,7 +567,7 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
 {
     struct ddp_terminal_text lines;
     FILE *out = ddp_terminal_begin(&lines, to);
-    char shown[DDP_TEXT_SHOWN], nodes[DDP_TRAIN_NODES], frozen[48] = "";
+    char shown[DDP_TEXT_SHOWN], nodes[DDP_TRAIN_NODES], frozen[48] = "", shards[48];
     const int units = ddp_train_plan_units(plan);
     const char *unit = ddp_train_plan_unit_name(plan);
     if (ddp_graph_frozen_count(graph) > 0)
@@ -521,10 +590,10 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
             options->recompute ? ", blocks recomputed" : "",
             options->fast && !plan->device.host_memory ? ", in NCCL's order" : "");
     fprintf(out,
-            "batch    %" PRId64 " samples x %" PRId64 " shard%s (%" PRId64
-            " a %s) = global batch %" PRId64 "\n",
+            "batch    %" PRId64 " samples x %" PRId64 " shard%s (%s a %s) = global batch %" PRId64
+            "\n",
             plan->batch_size, plan->global_shards, plan->global_shards == 1 ? "" : "s",
-            plan->local_shards, unit, plan->batch_size * plan->global_shards);
+            show_shards(plan, shards), unit, plan->batch_size * plan->global_shards);
     if (plan->mode == DDP_MODE_PIPELINE)
         print_stages(plan, graph, out);
     print_lanes(plan, out);

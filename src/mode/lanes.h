@@ -34,6 +34,12 @@ struct ddp_lanes_run {
 /* Lanes, as evenly as possible, for one of so many units. */
 struct ddp_lanes_run ddp_lanes_run_of(int64_t shards, int64_t lanes, int64_t units, int64_t unit);
 
+/* Whether there are lanes of others. */
+static inline bool ddp_lanes_part(const struct ddp_lanes_run *run)
+{
+    return run->end - run->first < run->lanes;
+}
+
 /* The shards of a run: the first, and how many. */
 int64_t ddp_lanes_first_shard(const struct ddp_lanes_run *run);
 int64_t ddp_lanes_shards(const struct ddp_lanes_run *run);
@@ -57,6 +63,12 @@ struct ddp_lanes_room ddp_lanes_room(int64_t shards, int64_t lanes, int64_t unit
 static inline int64_t ddp_lanes_stride(int64_t flat_count)
 {
     return (flat_count + 15) / 16 * 16; /* 64 bytes */
+}
+
+/* Of so many roots. */
+static inline size_t ddp_lanes_bytes(int64_t flat_count, int roots)
+{
+    return (size_t)((roots - 1) * ddp_lanes_stride(flat_count) + flat_count) * sizeof(float);
 }
 
 struct ddp_lanes {

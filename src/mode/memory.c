@@ -136,8 +136,8 @@ static struct ddp_lanes_room lanes_room(const struct ddp_mode_setup *setup,
                                         const struct ddp_mode_place *place)
 {
     const struct ddp_lanes_run *run = &setup->run;
-    const bool part = run->end - run->first < run->lanes;
-    return ddp_lanes_room(run->shards, run->lanes, part ? place->workers : 1);
+    const int units = place->kind == DDP_MODE_DP ? setup->replicas : place->workers;
+    return ddp_lanes_room(run->shards, run->lanes, ddp_lanes_part(run) ? units : 1);
 }
 
 /* What a worker has and a replica that is not the master: all but the optimizer. */
@@ -405,7 +405,7 @@ void ddp_mode_plan_traffic(const struct ddp_mode_setup *setup, const struct ddp_
     const double times = exchanges(setup);
     /* Each rank reads its slice of the others' roots, and of what it sums the others get theirs. */
     const double roots = lanes_room(setup, place).exchanged / (double)place->workers;
-    const double arrays = setup->run.end - setup->run.first < setup->run.lanes ? roots : 1;
+    const double arrays = ddp_lanes_part(&setup->run) ? roots : 1;
     traffic->gradients = times * share * flat * (arrays + (is_zero(setup, place) ? 0 : 1));
     const double copies = is_shared(setup, place) ? place->nodes - 1 : place->workers - 1;
     traffic->weights =

@@ -88,6 +88,16 @@ struct ddp_mode_setup {
     size_t bucket_bytes; /* DDP: gradients all-reduced together; the first at most 1 MiB */
 };
 
+/* The run of this replica of DataParallel. */
+static inline struct ddp_lanes_run ddp_mode_replica_run(const struct ddp_mode_setup *setup,
+                                                        int replica)
+{
+    const struct ddp_lanes_run *run = &setup->run;
+    return ddp_lanes_part(run) && setup->replicas > 1
+               ? ddp_lanes_run_of(run->shards, run->lanes, setup->replicas, replica)
+               : *run;
+}
+
 /* Bytes that a worker holds, by purpose; and page-locked host memory, where a device's partial sums
  * wait. */
 struct ddp_mode_memory {

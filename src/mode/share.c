@@ -226,7 +226,7 @@ static enum ddp_status list_roots(struct ddp_share *share)
     const struct ddp_mode_setup *setup = &share->mode->setup;
     const struct ddp_lanes_run *own = &setup->run;
     struct ddp_comm_roots *roots = &share->roots;
-    if (!share->wire || own->end - own->first == own->lanes)
+    if (!share->wire || !ddp_lanes_part(own))
         return DDP_OK;
     roots->first = ddp_array_alloc((size_t)share->size + 1, sizeof *roots->first);
     roots->end = ddp_array_alloc((size_t)own->lanes, sizeof *roots->end);
@@ -244,7 +244,7 @@ static enum ddp_status list_roots(struct ddp_share *share)
 /* Of one worker. All take as much memory: allocating is collective. */
 static int most_roots(const struct ddp_share *share)
 {
-    int most = 0;
+    int most = 1;
     for (int r = 0; share->roots.count > 0 && r < share->size; r++) {
         const int own = share->roots.first[r + 1] - share->roots.first[r];
         most = own > most ? own : most;
@@ -259,9 +259,8 @@ static enum ddp_status alloc_flat(struct ddp_share *share, struct ddp_replica_me
     void *gradients, *weights = NULL, *bf16 = NULL;
     if (!share->wire)
         return DDP_OK;
-    const size_t arrays = (size_t)most_roots(share) * share->roots.bytes;
     enum ddp_status status =
-        ddp_comm_alloc(share->wire, arrays ? arrays : count * sizeof(float), &gradients);
+        ddp_comm_alloc(share->wire, ddp_lanes_bytes((int64_t)count, most_roots(share)), &gradients);
     if (status == DDP_OK && share->zero)
         status = alloc_memory(share, count * sizeof(float), &weights);
     if (status == DDP_OK && share->zero && share->mode->setup.compute == DDP_BF16)

@@ -221,7 +221,7 @@ static void add_process(const struct ddp_planned *planned, const struct ddp_trai
                         const struct ddp_mode_setup *setup, struct ddp_memory *memory)
 {
     const struct ddp_dataset_info *info = ddp_dataset_info(planned->data);
-    const int64_t shards = plan->local_shards * plan->replicas;
+    const int64_t shards = ddp_train_plan_process_shards(plan);
     int depth = ddp_train_plan_loader_depth(plan);
     if (depth == 0)
         depth = (int)shards * 2 + (int)planned->options->data_threads;

@@ -244,6 +244,7 @@ enum ddp_status ddp_train_plan_stages(struct ddp_train_plan *plan,
 /* Lanes of the global batch, and this worker's shards of it. */
 void ddp_train_plan_lanes(struct ddp_train_plan *plan, int64_t wanted);
 bool ddp_train_plan_has_runs(const struct ddp_train_plan *plan);
+int64_t ddp_train_plan_process_shards(const struct ddp_train_plan *plan);
 int ddp_train_plan_arrays(const struct ddp_train_plan *plan);
 
 /* Threads of one of `replicas` in this process: --threads, or OMP_NUM_THREADS, which ddprun sets,

@@ -275,8 +275,32 @@ const char *ddp_train_show_nodes(const struct ddp_train_plan *plan, char text[DD
  * Elsewhere each has as many lanes as the others, in a tree of its own. */
 bool ddp_train_plan_has_runs(const struct ddp_train_plan *plan)
 {
-    return (plan->mode == DDP_MODE_ACCUM || plan->mode == DDP_MODE_DDP) && plan->nodes == 1 &&
-           plan->device.host_memory && plan->local.every <= 1;
+    return plan->mode != DDP_MODE_PIPELINE && plan->nodes == 1 && plan->device.host_memory &&
+           plan->local.every <= 1;
+}
+
+/* Of a unit: a run of lanes may have fewer shards than another. */
+struct span {
+    int64_t least, most;
+};
+
+static struct span shards_of(const struct ddp_train_plan *plan)
+{
+    const int units = ddp_train_plan_units(plan);
+    struct span span = {plan->local_shards, plan->local_shards};
+    for (int unit = 0; ddp_train_plan_has_runs(plan) && unit < units; unit++) {
+        const struct ddp_lanes_run run =
+            ddp_lanes_run_of(plan->global_shards, plan->lanes, units, unit);
+        const int64_t shards = ddp_lanes_shards(&run);
+        span.least = unit == 0 || shards < span.least ? shards : span.least;
+        span.most = unit == 0 || shards > span.most ? shards : span.most;
+    }
+    return span;
+}
+
+int64_t ddp_train_plan_process_shards(const struct ddp_train_plan *plan)
+{
+    return plan->mode == DDP_MODE_DP ? plan->global_shards : plan->local_shards;
 }
 
 void ddp_train_plan_lanes(struct ddp_train_plan *plan, int64_t wanted)
@@ -288,7 +312,8 @@ void ddp_train_plan_lanes(struct ddp_train_plan *plan, int64_t wanted)
     plan->lanes = ddp_lanes_count(shards, wanted, units, !runs);
     if (runs) {
         plan->run = ddp_lanes_run_of(shards, plan->lanes, units, plan->rank);
-        plan->local_shards = ddp_lanes_shards(&plan->run);
+        plan->local_shards =
+            plan->mode == DDP_MODE_DP ? shards_of(plan).most : ddp_lanes_shards(&plan->run);
     } else {
         plan->run = ddp_lanes_run_of(plan->local_shards, plan->lanes / units, 1, 0);
     }
@@ -420,22 +445,14 @@ int ddp_train_plan_arrays(const struct ddp_train_plan *plan)
     return room.roots + room.partials;
 }
 
-/* Shards of a unit; a worker's run of lanes may be shorter than another's. */
+/* Shards of a unit. */
 static const char *show_shards(const struct ddp_train_plan *plan, char text[48])
 {
-    const int units = ddp_train_plan_units(plan);
-    int64_t least = plan->local_shards, most = plan->local_shards;
-    for (int unit = 0; ddp_train_plan_has_runs(plan) && unit < units; unit++) {
-        const struct ddp_lanes_run run =
-            ddp_lanes_run_of(plan->global_shards, plan->lanes, units, unit);
-        const int64_t shards = ddp_lanes_shards(&run);
-        least = shards < least ? shards : least;
-        most = shards > most ? shards : most;
-    }
-    if (least == most)
-        snprintf(text, 48, "%" PRId64, least);
+    const struct span span = shards_of(plan);
+    if (span.least == span.most)
+        snprintf(text, 48, "%" PRId64, span.most);
     else
-        snprintf(text, 48, "%" PRId64 " to %" PRId64, least, most);
+        snprintf(text, 48, "%" PRId64 " to %" PRId64, span.least, span.most);
     return text;
 }
 

@@ -241,7 +241,7 @@ enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int
                                     ddp_loader **loader)
 {
     const struct ddp_train_plan *plan = &run->planned.plan;
-    const int64_t shards = plan->local_shards * plan->replicas;
+    const int64_t shards = ddp_train_plan_process_shards(plan);
     struct ddp_loader_config config = {
         .dataset = run->planned.data,
         .sampler = plan->sampler,

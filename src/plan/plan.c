@@ -252,17 +252,6 @@ void ddp_train_config_dtype(struct ddp_model_config *config, const struct ddp_tr
     config->pads_classes = (!kernels || kernels->pads_classes) && (float)plan->optimizer.eps > 0;
 }
 
-int ddp_train_plan_units(const struct ddp_train_plan *plan)
-{
-    return plan->mode == DDP_MODE_DP ? plan->replicas
-                                     : plan->world_size / ddp_train_plan_stage_workers(plan);
-}
-
-const char *ddp_train_plan_unit_name(const struct ddp_train_plan *plan)
-{
-    return plan->mode == DDP_MODE_DP || plan->mode == DDP_MODE_PIPELINE ? "replica" : "worker";
-}
-
 const char *ddp_train_show_nodes(const struct ddp_train_plan *plan, char text[DDP_TRAIN_NODES])
 {
     text[0] = '\0';

@@ -10,6 +10,17 @@
 
 #include <inttypes.h>
 
+int ddp_train_plan_units(const struct ddp_train_plan *plan)
+{
+    return plan->mode == DDP_MODE_DP ? plan->replicas
+                                     : plan->world_size / ddp_train_plan_stage_workers(plan);
+}
+
+const char *ddp_train_plan_unit_name(const struct ddp_train_plan *plan)
+{
+    return plan->mode == DDP_MODE_DP || plan->mode == DDP_MODE_PIPELINE ? "replica" : "worker";
+}
+
 bool ddp_train_plan_has_runs(const struct ddp_train_plan *plan)
 {
     return plan->nodes == 1 && plan->device.host_memory && plan->local.every <= 1;

@@ -11,8 +11,10 @@
 #include "core/memory.h"
 #include "kernels/cpu/cpu.h"
 
+#include <assert.h>
+
 #define BLOCK_BYTES 8192
-#define MAX_DEPTH   6 /* log2(DDP_REDUCE_MAX) */
+#define MAX_DEPTH   10 /* log2(DDP_REDUCE_LEAVES) */
 
 #define COMBINE_SUM(a, b) ((a) + (b))
 #define COMBINE_MIN(a, b) ((b) < (a) ? (b) : (a))
@@ -80,16 +82,19 @@ static combine_fn *const combines[3][4] = {
 struct tree {
     combine_fn *combine;
     const char *const *sources;
+    const int *ends;                 /* of their subtrees; or NULL */
+    int next;                        /* source, from the left */
     size_t at;                       /* bytes from the start of each source */
     size_t count;                    /* elements of the block */
     char (*scratch)[2][BLOCK_BYTES]; /* by depth: left and right */
 };
 
-/* The block's value over sources [low, high): the source itself, or `out` filled. */
-static const void *run_tree(const struct tree *tree, int low, int high, int depth, void *out)
+/* The block's value over leaves [low, high): a source itself, or `out` filled. */
+static const void *run_tree(struct tree *tree, int low, int high, int depth, void *out)
 {
-    if (high - low == 1)
-        return tree->sources[low] + tree->at;
+    if (tree->ends ? tree->ends[tree->next] == high : high - low == 1)
+        return tree->sources[tree->next++] + tree->at;
+    assert(high - low > 1);
     const int middle = ddp_reduce_middle(low, high);
     const void *left = run_tree(tree, low, middle, depth + 1, tree->scratch[depth][0]);
     const void *right = run_tree(tree, middle, high, depth + 1, tree->scratch[depth][1]);
@@ -129,11 +134,14 @@ enum ddp_status ddp_reduce(const struct ddp_reduce *args)
     const size_t size = ddp_dtype_bytes(args->dtype), total = (size_t)args->count * size;
     struct tree tree = {.combine = combines[args->op][args->dtype],
                         .sources = (const char *const *)args->sources,
+                        .ends = args->ends,
                         .scratch = scratch};
+    const int leaves = args->ends ? args->ends[args->source_count - 1] : args->source_count;
     for (tree.at = 0; tree.at < total; tree.at += BLOCK_BYTES) {
         size_t bytes = total - tree.at < BLOCK_BYTES ? total - tree.at : BLOCK_BYTES;
         tree.count = bytes / size;
-        const void *block = run_tree(&tree, 0, args->source_count, 0, result);
+        tree.next = 0;
+        const void *block = run_tree(&tree, 0, leaves, 0, result);
         for (int i = 0; i < args->destination_count; i++) {
             char *destination = (char *)args->destinations[i] + tree.at;
             if (block != destination)

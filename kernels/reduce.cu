@@ -104,6 +104,8 @@ extern "C" enum ddp_status ddp_cuda_reduce(const struct ddp_reduce *args, void *
 {
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
     enum ddp_status status = ddp_reduce_check(args);
+    if (status == DDP_OK && args->ends)
+        status = ddp_fail(DDP_ERR_UNSUPPORTED, "reduce: sums of subtrees are added on the host");
     if (status || args->count == 0)
         return status;
     struct reduce_arrays arrays;

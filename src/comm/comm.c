@@ -519,6 +519,24 @@ enum ddp_status ddp_comm_reduce_slices_start(ddp_comm *comm, void *buffer, size_
     return start(comm, &call);
 }
 
+enum ddp_status ddp_comm_reduce_roots_start(ddp_comm *comm, float *buffer, size_t count,
+                                            size_t grain, const struct ddp_comm_roots *roots)
+{
+    struct ddp_comm_call call = {
+        .kind = grain ? DDP_COMM_REDUCE_SLICES_START : DDP_COMM_ALLREDUCE_START,
+        .send = buffer,
+        .receive = buffer,
+        .count = count,
+        .grain = fitting(grain),
+        .dtype = DDP_F32,
+        .op = DDP_SUM,
+        .roots = roots,
+    };
+    if (comm->place.size > 1 && !comm->ops->has_roots)
+        return ddp_fail(DDP_ERR_UNSUPPORTED, "%s adds up one array of each rank", comm->ops->name);
+    return start(comm, &call);
+}
+
 enum ddp_status ddp_comm_progress(ddp_comm *comm)
 {
     if (comm->dead != DDP_OK)

@@ -39,6 +39,14 @@ struct ddp_comm_range {
     enum ddp_dtype dtype;
 };
 
+/* Sums of subtrees that each rank has several of, in one registered memory: kernels/reduce.h. */
+struct ddp_comm_roots {
+    int count;    /* of all ranks; at most DDP_REDUCE_LEAVES */
+    int *first;   /* (size + 1): the first one of each rank */
+    int *end;     /* (count): where its subtree ends */
+    size_t bytes; /* from the elements of one to those of the next of a rank */
+};
+
 /* A call, from the public function to the backend. Members that a kind does not use are 0. */
 struct ddp_comm_call {
     /* All ranks must call the same. */
@@ -57,6 +65,7 @@ struct ddp_comm_call {
     void *receive; /* also what is to be freed */
     const struct ddp_comm_range *ranges;
     size_t range_count;
+    const struct ddp_comm_roots *roots; /* of a sum that is started; NULL: each rank has one */
 };
 
 /* What to say and to check for each kind of call. */
@@ -118,6 +127,7 @@ struct ddp_comm_ops {
     const char *name;
     bool has_shared;                                  /* knows DDP_COMM_ALLOC_SHARED */
     bool has_ranges;                                  /* ... DDP_COMM_GATHER_RANGES */
+    bool has_roots;                                   /* ... sums of several roots a rank */
     bool (*fits)(const struct ddp_comm_place *place); /* whether it can be made there */
     enum ddp_status (*create)(void **state, const struct ddp_comm_place *place); /* collective */
     void (*destroy)(void *state);
@@ -192,6 +202,13 @@ static inline size_t ddp_slice_begin(size_t count, size_t grain, int rank, int s
  */
 enum ddp_status ddp_comm_reduce_slices_start(ddp_comm *comm, void *buffer, size_t count,
                                              size_t grain, enum ddp_dtype dtype, enum ddp_redop op);
+
+/* As that, or with grain 0 as ddp_comm_allreduce_start(), for sums of which each rank has several
+ * parts: those are added up in one tree, the result goes to the first. Floats.
+ *   roots  borrowed until ddp_comm_finish(); all ranks give the same
+ * DDP_ERR_UNSUPPORTED: the backend does not know it. */
+enum ddp_status ddp_comm_reduce_roots_start(ddp_comm *comm, float *buffer, size_t count,
+                                            size_t grain, const struct ddp_comm_roots *roots);
 
 /* The way back: each rank's slice goes to all others. Collective. */
 enum ddp_status ddp_comm_gather_slices(ddp_comm *comm, void *buffer, size_t count, size_t grain,

@@ -21,18 +21,34 @@ static struct ddp_slices slices_of(const struct shm *shm, const struct ddp_comm_
 
 /* --- where the buffers lie --- */
 
+/* The parts of the slice at `at` bytes that are added up, in the order of the tree. */
+static int list_sources(struct shm *shm, uint32_t number, const struct ddp_comm_roots *roots,
+                        size_t at, const void **sources)
+{
+    int count = 0;
+    for (int r = 0; r < shm->place->size; r++) {
+        const char *first = shm_memory_of(shm, r, number) + at;
+        const int own = roots ? roots->first[r + 1] - roots->first[r] : 1;
+        for (int i = 0; i < own; i++)
+            sources[count++] = first + (size_t)i * (roots ? roots->bytes : 0);
+    }
+    return count;
+}
+
 enum ddp_status shm_reduce_slice(struct shm *shm, uint32_t number, const struct ddp_comm_call *call)
 {
     const struct ddp_slices all = slices_of(shm, call);
     const struct ddp_part own = ddp_slices_part(&all, all.rank, 0, all.count);
     void *parts[DDP_REDUCE_MAX];
+    const void *sources[DDP_REDUCE_LEAVES];
     if (own.bytes == 0)
         return DDP_OK;
+    const int count = list_sources(shm, number, call->roots, own.at, sources);
     for (int r = 0; r < all.size; r++)
         parts[r] = shm_memory_of(shm, r, number) + own.at;
     void *result = call->kind == DDP_COMM_REDUCE_SCATTER ? call->receive : parts[all.rank];
-    struct ddp_reduce sum = ddp_slices_sum(call, all.size, (const void *const *)parts, &result,
-                                           own.bytes / all.element);
+    struct ddp_reduce sum = ddp_slices_sum(call, count, sources, &result, own.bytes / all.element);
+    sum.ends = call->roots ? call->roots->end : NULL;
     if (call->kind == DDP_COMM_ALLREDUCE || call->kind == DDP_COMM_ALLREDUCE_START) {
         sum.destinations = parts; /* everybody's */
         sum.destination_count = all.size;

@@ -37,7 +37,16 @@ struct dp {
     int64_t cuts[2]; /* of a recorded backward pass: lanes are joined behind them */
     float **staging; /* of each replica: gradients that come from another device; or NULL */
     ddp_replica_threads *team;
-    const struct ddp_batch **batches; /* of a step: replica r, shard i: [r * local_shards + i] */
+    const struct ddp_batch **batches; /* of a step */
+    struct root *roots;               /* of all replicas, in the order of the tree */
+    int64_t shard;                    /* that each replica runs now, if it has so many */
+    int next;                         /* of the roots, while they are added up */
+};
+
+/* What a replica has added up of its lanes. */
+struct root {
+    int replica, end; /* where its subtree ends */
+    float *sum;
 };
 
 #define LOSS_BYTES (DDP_FLAT_ALIGN * sizeof(float))
@@ -80,6 +89,7 @@ static void dp_close(ddp_mode *mode)
         ddp_device_free(replica_of(dp, r)->device, dp->staging[r], master(dp)->flat_bytes);
     free(dp->staging);
     free(dp->batches);
+    free(dp->roots);
 }
 
 /* What computes the loss on the master. */
@@ -121,22 +131,13 @@ static bool share_memory(const struct dp *dp, int a, int b)
     return one_memory(&dp->mode.setup, ddp_device_host_memory(master(dp)->device), a, b);
 }
 
-/* Where the sum over replicas [low, high) is cut in two: as over ranks. */
-static int middle_of(int low, int high)
-{
-    int half = 1;
-    while (half * 2 < high - low)
-        half *= 2;
-    return low + half;
-}
-
-/* As sum_gradients() goes: `low` of each range takes what the upper half has summed up. */
+/* As sum_roots() goes over devices: `low` of each range takes what the upper half has summed up. */
 static bool stages(const struct ddp_mode_setup *setup, bool host_memory, int low, int high,
                    int replica)
 {
     if (high - low < 2)
         return false;
-    const int middle = middle_of(low, high);
+    const int middle = ddp_reduce_middle(low, high);
     if (replica >= middle)
         return stages(setup, host_memory, middle, high, replica);
     return (replica == low && !one_memory(setup, host_memory, low, middle)) ||
@@ -173,6 +174,28 @@ static enum ddp_status tune(struct dp *dp)
     return status;
 }
 
+/* Where each replica has a tree of its own it has one root, which is a leaf of the tree here. */
+static enum ddp_status list_roots(struct dp *dp)
+{
+    const struct ddp_mode_setup *setup = &dp->mode.setup;
+    const bool runs = ddp_lanes_part(&setup->run);
+    int count = 0;
+    dp->roots =
+        ddp_array_alloc((size_t)(runs ? setup->run.lanes : setup->replicas), sizeof *dp->roots);
+    if (!dp->roots)
+        return DDP_ERR_MEMORY;
+    for (int r = 0; r < setup->replicas; r++) {
+        const struct ddp_replica *replica = replica_of(dp, r);
+        int ends[DDP_REDUCE_ROOTS];
+        const int own = ddp_lanes_roots(&replica->lanes.run, ends);
+        for (int i = 0; i < own; i++)
+            dp->roots[count++] =
+                (struct root){r, runs ? ends[i] : r + 1,
+                              replica->gradients + i * ddp_lanes_stride(replica->flat_count)};
+    }
+    return DDP_OK;
+}
+
 static enum ddp_status dp_open(ddp_mode *mode)
 {
     struct dp *dp = (struct dp *)mode;
@@ -191,6 +214,8 @@ static enum ddp_status dp_open(ddp_mode *mode)
         status = ddp_replica_open(replica_of(dp, r), setup, r, DDP_MODE_REPLICA_PARTS, NULL);
     }
     if (status == DDP_OK)
+        status = list_roots(dp);
+    if (status == DDP_OK)
         status = make_staging(dp);
     if (status == DDP_OK)
         status = create_master(dp);
@@ -199,9 +224,18 @@ static enum ddp_status dp_open(ddp_mode *mode)
     return status == DDP_OK ? ddp_replica_threads_create(&dp->team, setup->replicas) : status;
 }
 
+/* A replica's run of lanes may be longer than another's. */
+static bool has_shard(const struct dp *dp, int replica, int64_t shard)
+{
+    return shard < ddp_lanes_shards(&replica_of(dp, replica)->lanes.run);
+}
+
 static const struct ddp_batch *batch_of(const struct dp *dp, int replica, int64_t shard)
 {
-    return dp->batches[replica * dp->mode.setup.local_shards + shard];
+    const int64_t first = ddp_lanes_part(&dp->mode.setup.run)
+                              ? ddp_lanes_first_shard(&replica_of(dp, replica)->lanes.run)
+                              : replica * dp->mode.setup.local_shards;
+    return dp->batches[first + shard];
 }
 
 /* Master: the weights go to all replicas. */
@@ -226,20 +260,23 @@ static enum ddp_status scatter_inputs(struct dp *dp, int64_t shard)
 {
     enum ddp_status status = DDP_OK;
     for (int r = 0; status == DDP_OK && r < replica_count(dp); r++)
-        status = ddp_replica_bind(replica_of(dp, r), shard, batch_of(dp, r, shard));
+        if (has_shard(dp, r, shard))
+            status = ddp_replica_bind(replica_of(dp, r), shard, batch_of(dp, r, shard));
     return status;
 }
 
 static enum ddp_status forward_member(void *arg, int member)
 {
     struct dp *dp = arg;
-    return ddp_replica_run_forward(replica_of(dp, member));
+    return has_shard(dp, member, dp->shard) ? ddp_replica_run_forward(replica_of(dp, member))
+                                            : DDP_OK;
 }
 
 static enum ddp_status backward_member(void *arg, int member)
 {
     struct dp *dp = arg;
-    return ddp_replica_run_backward(replica_of(dp, member));
+    return has_shard(dp, member, dp->shard) ? ddp_replica_run_backward(replica_of(dp, member))
+                                            : DDP_OK;
 }
 
 /* Master: one replica's output comes in, its loss is computed, the gradient goes back. The loss
@@ -282,7 +319,8 @@ static enum ddp_status compute_losses(struct dp *dp, int64_t shard)
     const int64_t begin = ddp_trace_begin();
     enum ddp_status status = DDP_OK;
     for (int r = 0; status == DDP_OK && r < replica_count(dp); r++)
-        status = loss_of(dp, r, batch_of(dp, r, shard));
+        if (has_shard(dp, r, shard))
+            status = loss_of(dp, r, batch_of(dp, r, shard));
     ddp_trace_end("gather, loss", begin, "shard", shard);
     return status;
 }
@@ -290,6 +328,7 @@ static enum ddp_status compute_losses(struct dp *dp, int64_t shard)
 static enum ddp_status run_shard(struct dp *dp, int64_t shard)
 {
     const int64_t begin = ddp_trace_begin();
+    dp->shard = shard;
     enum ddp_status status = scatter_inputs(dp, shard);
     ddp_trace_end("scatter", begin, "shard", shard);
     if (status == DDP_OK)
@@ -301,34 +340,47 @@ static enum ddp_status run_shard(struct dp *dp, int64_t shard)
     return status;
 }
 
-/* Adds the gradients of replicas [low, high) up in those of `low`, on its device: the same tree
- * over replicas as over ranks. */
-static enum ddp_status sum_gradients(struct dp *dp, int low, int high)
+/* Adds the roots of [low, high) up in the first of them, on its device: the one tree. */
+static enum ddp_status sum_roots(struct dp *dp, int low, int high, const struct root **first)
 {
-    if (high - low < 2)
+    *first = &dp->roots[dp->next];
+    if ((*first)->end == high) {
+        dp->next++;
         return DDP_OK;
-    const int middle = middle_of(low, high);
-    struct ddp_replica *to = replica_of(dp, low), *from = replica_of(dp, middle);
-    const float *gradients = from->gradients;
-    enum ddp_status status = sum_gradients(dp, low, middle);
+    }
+    const int middle = ddp_reduce_middle(low, high);
+    const struct root *second;
+    enum ddp_status status = sum_roots(dp, low, middle, first);
     if (status == DDP_OK)
-        status = sum_gradients(dp, middle, high);
-    if (status == DDP_OK)
-        status = ddp_device_wait(to->device, from->device);
-    if (status == DDP_OK && !share_memory(dp, low, middle)) {
-        gradients = dp->staging[low];
-        status = ddp_device_copy(to->device, dp->staging[low], from->gradients, to->flat_bytes);
+        status = sum_roots(dp, middle, high, &second);
+    if (status != DDP_OK)
+        return status;
+    struct ddp_replica *to = replica_of(dp, (*first)->replica);
+    const float *gradients = second->sum;
+    status = ddp_device_wait(to->device, replica_of(dp, second->replica)->device);
+    if (status == DDP_OK && !share_memory(dp, (*first)->replica, second->replica)) {
+        gradients = dp->staging[(*first)->replica];
+        status = ddp_device_copy(to->device, dp->staging[(*first)->replica], second->sum,
+                                 to->flat_bytes);
     }
     if (status != DDP_OK)
         return status;
     struct ddp_merge args = {
         .count = to->flat_count,
         .partial_count = 1,
-        .partials = (const float *const[]){to->gradients},
+        .partials = (const float *const[]){(*first)->sum},
         .leaf = gradients,
-        .destination = to->gradients,
+        .destination = (*first)->sum,
     };
     return ddp_device_kernels(to->device)->merge(&args, ddp_device_stream(to->device));
+}
+
+static enum ddp_status sum_gradients(struct dp *dp)
+{
+    const struct ddp_lanes_run *run = &dp->mode.setup.run;
+    const struct root *first;
+    dp->next = 0;
+    return sum_roots(dp, 0, ddp_lanes_part(run) ? (int)run->lanes : replica_count(dp), &first);
 }
 
 static enum ddp_status dp_step(ddp_mode *mode, ddp_loader *loader, double rate, int64_t step,
@@ -356,7 +408,7 @@ static enum ddp_status dp_step(ddp_mode *mode, ddp_loader *loader, double rate, 
         ddp_loader_release(loader, dp->batches[i]);
     const int64_t begin = ddp_trace_begin();
     if (status == DDP_OK)
-        status = sum_gradients(dp, 0, replica_count(dp));
+        status = sum_gradients(dp);
     ddp_trace_end("sum gradients", begin, "replicas", replica_count(dp));
     if (status == DDP_OK)
         status = ddp_updater_run(&dp->mode.updater, rate, step, loss);

@@ -9,10 +9,10 @@
 
 #include <string.h>
 
-int64_t ddp_lanes_count(int64_t shards, int64_t wanted, int64_t units)
+int64_t ddp_lanes_count(int64_t shards, int64_t wanted, int64_t units, bool even)
 {
     const int64_t most = shards < wanted ? shards : wanted;
-    return most < units ? units : most / units * units;
+    return most < units ? units : even ? most / units * units : most;
 }
 
 bool ddp_lanes_same(int64_t shards, int64_t lanes, int64_t units)
@@ -33,20 +33,77 @@ int ddp_lanes_partials(int64_t lanes)
     return count;
 }
 
+/* --- runs ------------------------------------------------------------------------------------- */
+
+/* Lane l has shards [l*n/k, (l+1)*n/k), rounded down. */
+static int64_t begin_of(const struct ddp_lanes_run *run, int64_t lane)
+{
+    return lane * run->shards / run->lanes;
+}
+
+struct ddp_lanes_run ddp_lanes_run_of(int64_t shards, int64_t lanes, int64_t units, int64_t unit)
+{
+    return (struct ddp_lanes_run){
+        .shards = shards,
+        .lanes = lanes,
+        .first = (unit * lanes + units - 1) / units,
+        .end = ((unit + 1) * lanes + units - 1) / units,
+    };
+}
+
+int64_t ddp_lanes_first_shard(const struct ddp_lanes_run *run)
+{
+    return begin_of(run, run->first);
+}
+
+int64_t ddp_lanes_shards(const struct ddp_lanes_run *run)
+{
+    return begin_of(run, run->end) - begin_of(run, run->first);
+}
+
+int ddp_lanes_roots(const struct ddp_lanes_run *run, int *ends)
+{
+    return ddp_reduce_run_roots(0, (int)run->lanes, (int)run->first, (int)run->end, ends);
+}
+
+static int most_partials(const struct ddp_lanes_run *run, const int *ends, int count)
+{
+    int most = 0;
+    for (int i = 0; i < count; i++) {
+        const int partials = ddp_lanes_partials(ends[i] - (i ? ends[i - 1] : run->first));
+        most = partials > most ? partials : most;
+    }
+    return most;
+}
+
+struct ddp_lanes_room ddp_lanes_room(int64_t shards, int64_t lanes, int64_t units)
+{
+    struct ddp_lanes_room room = {0};
+    for (int64_t unit = 0; unit < units; unit++) {
+        const struct ddp_lanes_run run = ddp_lanes_run_of(shards, lanes, units, unit);
+        int ends[DDP_REDUCE_ROOTS];
+        const int roots = ddp_lanes_roots(&run, ends), partials = most_partials(&run, ends, roots);
+        room.roots = roots > room.roots ? roots : room.roots;
+        room.partials = partials > room.partials ? partials : room.partials;
+        room.exchanged += roots;
+    }
+    return room;
+}
+
+/* --- a unit's --------------------------------------------------------------------------------- */
+
 static size_t flat_bytes(const struct ddp_lanes *lanes)
 {
     return (size_t)lanes->flat_count * sizeof(float);
 }
 
-enum ddp_status ddp_lanes_open(struct ddp_lanes *lanes, ddp_device *device, int64_t shard_count,
-                               int64_t lane_count, int64_t flat_count, float *gradients)
+enum ddp_status ddp_lanes_open(struct ddp_lanes *lanes, ddp_device *device,
+                               const struct ddp_lanes_run *run, int64_t flat_count,
+                               float *gradients)
 {
-    *lanes = (struct ddp_lanes){.device = device,
-                                .shard_count = shard_count,
-                                .count = lane_count,
-                                .flat_count = flat_count,
-                                .gradients = gradients};
-    const int wanted = ddp_lanes_partials(lane_count);
+    *lanes = (struct ddp_lanes){
+        .device = device, .run = *run, .flat_count = flat_count, .gradients = gradients};
+    const int wanted = most_partials(run, lanes->root_end, ddp_lanes_roots(run, lanes->root_end));
     enum ddp_status status = DDP_OK;
     for (; status == DDP_OK && lanes->partial_count < wanted; lanes->partial_count++)
         status = ddp_device_aside_alloc(device, flat_bytes(lanes),
@@ -61,48 +118,69 @@ void ddp_lanes_close(struct ddp_lanes *lanes)
     memset(lanes, 0, sizeof *lanes);
 }
 
-/* Lane l has shards [l*n/k, (l+1)*n/k), rounded down. */
 static int64_t lane_of(const struct ddp_lanes *lanes, int64_t shard)
 {
-    return ((shard + 1) * lanes->count - 1) / lanes->shard_count;
+    const struct ddp_lanes_run *run = &lanes->run;
+    return ((ddp_lanes_first_shard(run) + shard + 1) * run->lanes - 1) / run->shards;
+}
+
+static int64_t root_begin(const struct ddp_lanes *lanes)
+{
+    return lanes->root ? lanes->root_end[lanes->root - 1] : lanes->run.first;
 }
 
 void ddp_lanes_select(struct ddp_lanes *lanes, int64_t shard)
 {
+    const int64_t lane = lane_of(lanes, shard);
     lanes->shard = shard;
-    lanes->lane = lane_of(lanes, shard);
+    lanes->root = 0;
+    while (lanes->root_end[lanes->root] <= lane)
+        lanes->root++;
+    lanes->lane = lane - root_begin(lanes);
 }
 
 bool ddp_lanes_first(const struct ddp_lanes *lanes)
 {
-    return lanes->shard == 0 || lane_of(lanes, lanes->shard - 1) != lanes->lane;
+    return lanes->shard == 0 || lane_of(lanes, lanes->shard - 1) != lane_of(lanes, lanes->shard);
 }
 
 bool ddp_lanes_last(const struct ddp_lanes *lanes)
 {
-    return ddp_lanes_ending(lanes) || lane_of(lanes, lanes->shard + 1) != lanes->lane;
+    return ddp_lanes_ending(lanes) ||
+           lane_of(lanes, lanes->shard + 1) != lane_of(lanes, lanes->shard);
 }
 
 bool ddp_lanes_ending(const struct ddp_lanes *lanes)
 {
-    return lanes->shard == lanes->shard_count - 1;
+    return lanes->shard == ddp_lanes_shards(&lanes->run) - 1;
+}
+
+bool ddp_lanes_single(const struct ddp_lanes *lanes)
+{
+    return lanes->run.end - lanes->run.first == 1;
 }
 
 static bool last_lane(const struct ddp_lanes *lanes)
 {
-    return lanes->lane == lanes->count - 1;
+    return lanes->lane == lanes->root_end[lanes->root] - root_begin(lanes) - 1;
+}
+
+static float *root_array(const struct ddp_lanes *lanes)
+{
+    return lanes->gradients + lanes->root * ddp_lanes_stride(lanes->flat_count);
 }
 
 /* An even lane before the last is a partial sum as it is, where the device writes there. */
 float *ddp_lanes_array(const struct ddp_lanes *lanes)
 {
     const bool direct = ddp_device_host_memory(lanes->device);
-    return !direct || last_lane(lanes) || (lanes->lane & 1) ? lanes->gradients : lanes->partials[0];
+    return !direct || last_lane(lanes) || (lanes->lane & 1) ? root_array(lanes)
+                                                            : lanes->partials[0];
 }
 
 enum ddp_status ddp_lanes_clear(struct ddp_lanes *lanes)
 {
-    return lanes->lane > 0 ? ddp_device_aside_join(lanes->device) : DDP_OK;
+    return lanes->lane > 0 || lanes->root > 0 ? ddp_device_aside_join(lanes->device) : DDP_OK;
 }
 
 /* The partial sums that the current lane absorbs, nearest first, and where the result goes. */
@@ -116,7 +194,7 @@ static float *absorbed(const struct ddp_lanes *lanes, const float **partials, in
         else if (!last_lane(lanes))
             break;
     }
-    return last_lane(lanes) ? lanes->gradients : lanes->partials[level];
+    return last_lane(lanes) ? root_array(lanes) : lanes->partials[level];
 }
 
 /* On a device the first piece stays on its stream, where the next forward pass finds it done. */

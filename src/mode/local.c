@@ -87,7 +87,7 @@ static enum ddp_status average(struct ddp_local *local, float *flat)
     const int64_t began = ddp_trace_begin();
     enum ddp_status status = copy_all(local, replica->gradients, flat);
     for (int bucket = 0; status == DDP_OK && bucket < share->bucket_count; bucket++)
-        status = ddp_share_reduce(share, bucket);
+        status = ddp_share_reduce_first(share, bucket);
     if (status == DDP_OK)
         status = ddp_comm_finish(share->wire);
     if (status == DDP_OK)

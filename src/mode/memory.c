@@ -131,17 +131,35 @@ static void add_frozen(const struct ddp_mode_setup *setup, const struct ddp_mode
                           : ddp_frozen_device_bytes(setup->graph, setup->early, setup->compute);
 }
 
+/* Workers or replicas that share the lanes out. */
+static int units_of(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place)
+{
+    return place->kind == DDP_MODE_DP         ? setup->replicas
+           : place->kind == DDP_MODE_PIPELINE ? place->workers / setup->stages
+                                              : place->workers;
+}
+
+/* Of one of them; roots are exchanged where its run is a part of the lanes. */
+static struct ddp_lanes_room lanes_room(const struct ddp_mode_setup *setup,
+                                        const struct ddp_mode_place *place)
+{
+    const struct ddp_lanes_run *run = &setup->run;
+    return ddp_lanes_room(run->shards, run->lanes,
+                          ddp_lanes_part(run) ? units_of(setup, place) : 1);
+}
+
 /* What a worker has and a replica that is not the master: all but the optimizer. */
 static void add_arrays(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place,
                        struct ddp_mode_memory *memory)
 {
     const size_t flat = flat_bytes(setup);
-    const size_t partials = flat * (size_t)ddp_lanes_partials(setup->local_lanes);
+    const struct ddp_lanes_room room = lanes_room(setup, place);
+    const size_t partials = flat * (size_t)room.partials;
     if (setup->local.every > 1) /* the worker's own beside the average, and the outer anchor */
         memory->weights += (setup->local.outer ? 2 : 1) * flat;
     memory->weights += is_shared(setup, place) ? part_of(weights_bytes(setup), node_workers(place))
                                                : weights_bytes(setup);
-    memory->gradients += flat + (place->host_memory ? partials : 0);
+    memory->gradients += flat * (size_t)room.roots + (place->host_memory ? partials : 0);
     memory->locked += place->host_memory ? 0 : partials;
 }
 
@@ -352,6 +370,14 @@ static double exchanges(const struct ddp_mode_setup *setup)
     return ((double)local->from + (double)rounds) / (double)local->steps;
 }
 
+/* Arrays that a unit brings into the sum over all: its roots, on average. */
+static double arrays_of(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place)
+{
+    return ddp_lanes_part(&setup->run)
+               ? lanes_room(setup, place).exchanged / (double)units_of(setup, place)
+               : 1;
+}
+
 /* On average a worker: messages at each cut, and the gradients of a stage between its replicas. */
 static void plan_pipeline_traffic(const struct ddp_mode_setup *setup,
                                   const struct ddp_mode_place *place,
@@ -367,7 +393,8 @@ static void plan_pipeline_traffic(const struct ddp_mode_setup *setup,
         bytes += ddp_graph_cut_values(setup->graph, cut.pieces[i].range.first) +
                  ddp_graph_cut_gradients(setup->graph, cut.pieces[i].range.first);
     traffic->scattered = (double)bytes * (double)setup->local_shards / stages;
-    traffic->gradients = 2 * (replicas - 1) / replicas * (double)flat_bytes(setup) / stages;
+    traffic->gradients = (1 + arrays_of(setup, place)) * (replicas - 1) / replicas *
+                         (double)flat_bytes(setup) / stages;
 }
 
 /* Workers: each sends others their slices of its sums, and what of it all need. Replicas: the
@@ -383,7 +410,7 @@ void ddp_mode_plan_traffic(const struct ddp_mode_setup *setup, const struct ddp_
         const double samples = (double)ddp_exec_graph_input_bytes(setup->graph, 0);
         const double outputs = (double)ddp_exec_graph_output_bytes(setup->graph);
         traffic->weights = others * weights;
-        traffic->gradients = others * flat;
+        traffic->gradients = others * arrays_of(setup, place) * flat;
         traffic->scattered = others * shards * (samples + 2 * outputs);
         return;
     }
@@ -393,7 +420,8 @@ void ddp_mode_plan_traffic(const struct ddp_mode_setup *setup, const struct ddp_
     }
     const double share = (place->workers - 1) / (double)place->workers;
     const double times = exchanges(setup);
-    traffic->gradients = times * share * flat * (is_zero(setup, place) ? 1 : 2);
+    traffic->gradients =
+        times * share * flat * (arrays_of(setup, place) + (is_zero(setup, place) ? 0 : 1));
     const double copies = is_shared(setup, place) ? place->nodes - 1 : place->workers - 1;
     traffic->weights =
         is_zero(setup, place) ? copies / place->workers * collected_bytes(setup, place) : 0;

@@ -9,6 +9,7 @@
 #include "data/loader.h"
 #include "graph/graph.h"
 #include "mode/frozen.h"
+#include "mode/lanes.h"
 #include "optim/optim.h"
 
 typedef struct ddp_mode ddp_mode;
@@ -50,15 +51,16 @@ struct ddp_mode_setup {
     int64_t batch_rows, tail_rows;
     ddp_job *job;
     ddp_comm *comm;
-    const char *device;    /* kind, for ddp_device_open() */
-    const int *devices;    /* of this kind: the worker's, or each replica's; NULL: the first ones */
-    bool fast;             /* DDP on devices: sums in the order that is fastest there */
-    int threads;           /* host threads a worker (or replica) computes with */
-    int replicas;          /* DataParallel; else 1 */
-    int64_t local_shards;  /* shards that each worker (or replica) runs, one after another */
-    int64_t local_lanes;   /* that these are added up in (mode/lanes.h), 1 .. local_shards */
-    int64_t global_shards; /* W, of all workers and replicas */
-    const float *weights;  /* flat initial weights (host), of rank 0: NULL in others */
+    const char *device;   /* kind, for ddp_device_open() */
+    const int *devices;   /* of this kind: the worker's, or each replica's; NULL: the first ones */
+    bool fast;            /* DDP on devices: sums in the order that is fastest there */
+    int threads;          /* host threads a worker (or replica) computes with */
+    int replicas;         /* DataParallel; else 1 */
+    int64_t local_shards; /* shards that each worker (or replica) runs, one after another */
+    struct ddp_lanes_run run; /* the lanes that these are added up in; of the global batch where
+                            workers exchange roots (DDP in the host's memory, on one machine) */
+    int64_t global_shards;    /* W, of all workers and replicas */
+    const float *weights;     /* flat initial weights (host), of rank 0: NULL in others */
     const struct ddp_frozen_host *frozen; /* of all ranks, complete; the graph's frozen parameters.
                             Not read after the mode is made where devices have memory of their own.
                             NULL: there are none */
@@ -85,6 +87,16 @@ struct ddp_mode_setup {
     const int *cuts;     /* stages - 1 operations of the graph at which a stage begins, ascending */
     size_t bucket_bytes; /* DDP: gradients all-reduced together; the first at most 1 MiB */
 };
+
+/* The run of this replica of DataParallel. */
+static inline struct ddp_lanes_run ddp_mode_replica_run(const struct ddp_mode_setup *setup,
+                                                        int replica)
+{
+    const struct ddp_lanes_run *run = &setup->run;
+    return ddp_lanes_part(run) && setup->replicas > 1
+               ? ddp_lanes_run_of(run->shards, run->lanes, setup->replicas, replica)
+               : *run;
+}
 
 /* Bytes that a worker holds, by purpose; and page-locked host memory, where a device's partial sums
  * wait. */

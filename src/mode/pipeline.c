@@ -205,7 +205,7 @@ static enum ddp_status pipeline_open(ddp_mode *mode)
     /* Two pieces of a stage exchange the gradient of a weight shard by shard, and lanes of several
      * shards would be added in another order. */
     assert(status != DDP_OK || pipeline->stages.shared < 0 ||
-           setup->local_lanes == setup->local_shards);
+           setup->run.end - setup->run.first == setup->local_shards);
     if (status == DDP_OK)
         status = make_stages(pipeline);
     if (status == DDP_OK)

@@ -47,19 +47,23 @@ enum ddp_status ddp_replica_round_weights(struct ddp_replica *replica, int64_t b
 }
 
 static enum ddp_status make_gradients(struct ddp_replica *replica,
-                                      const struct ddp_mode_setup *setup,
+                                      const struct ddp_mode_setup *setup, int index,
                                       const struct ddp_replica_memory *given)
 {
+    const struct ddp_lanes_run run = ddp_mode_replica_run(setup, index);
+    int ends[DDP_REDUCE_ROOTS];
+    const int roots = ddp_lanes_roots(&run, ends);
     enum ddp_status status = DDP_OK;
     replica->gradients = given->gradients;
     replica->owns_gradients = !given->gradients;
+    replica->gradient_bytes = ddp_lanes_bytes(replica->flat_count, roots);
     if (replica->owns_gradients)
-        status =
-            ddp_device_alloc(replica->device, replica->flat_bytes, (void **)&replica->gradients);
+        status = ddp_device_alloc(replica->device, replica->gradient_bytes,
+                                  (void **)&replica->gradients);
     if (status != DDP_OK)
         return status;
-    return ddp_lanes_open(&replica->lanes, replica->device, setup->local_shards, setup->local_lanes,
-                          replica->flat_count, replica->gradients);
+    return ddp_lanes_open(&replica->lanes, replica->device, &run, replica->flat_count,
+                          replica->gradients);
 }
 
 static enum ddp_status make_exec(struct ddp_replica *replica, const ddp_graph *graph,
@@ -98,7 +102,7 @@ enum ddp_status ddp_replica_open(struct ddp_replica *replica, const struct ddp_m
         status = ddp_frozen_open(&replica->frozen, replica->device, setup->frozen, setup->graph,
                                  setup->early, setup->compute);
     if (status == DDP_OK)
-        status = make_gradients(replica, setup, given ? given : &none);
+        status = make_gradients(replica, setup, index, given ? given : &none);
     if (status == DDP_OK)
         status = make_exec(replica, setup->graph, parts, &replica->exec);
     replica->current = replica->exec;
@@ -120,7 +124,7 @@ void ddp_replica_close(struct ddp_replica *replica)
     ddp_inputs_close(&replica->inputs);
     ddp_lanes_close(&replica->lanes);
     if (replica->owns_gradients)
-        ddp_device_free(replica->device, replica->gradients, replica->flat_bytes);
+        ddp_device_free(replica->device, replica->gradients, replica->gradient_bytes);
     ddp_exec_destroy(replica->tail_exec);
     ddp_exec_destroy(replica->exec);
     ddp_frozen_close(&replica->frozen);
@@ -282,8 +286,8 @@ static enum ddp_status run(struct ddp_replica *replica, enum part part, ddp_exec
             .replica = replica,
             .recording = recording,
             .part = part,
-            .cuts = part != PART_FORWARD &&
-                    (replica->lanes.count > 1 || (ready && ddp_lanes_ending(&replica->lanes))),
+            .cuts = part != PART_FORWARD && (!ddp_lanes_single(&replica->lanes) ||
+                                             (ready && ddp_lanes_ending(&replica->lanes))),
         };
         ddp_recordings_make(&replica->recordings, recording, pass, &recorder);
     }
@@ -315,7 +319,7 @@ enum ddp_status ddp_replica_run_shards(struct ddp_replica *replica, ddp_loader *
                                        ddp_exec_ready *ready, void *arg)
 {
     enum ddp_status status = DDP_OK;
-    for (int64_t i = 0; status == DDP_OK && i < replica->lanes.shard_count; i++) {
+    for (int64_t i = 0; status == DDP_OK && i < ddp_lanes_shards(&replica->lanes.run); i++) {
         const struct ddp_batch *batch;
         status = ddp_loader_next(loader, &batch);
         if (status != DDP_OK)

@@ -17,6 +17,7 @@ struct ddp_replica {
     ddp_exec *current;          /* the one that the bound batch fits */
     int64_t batch_rows;
     size_t flat_bytes;
+    size_t gradient_bytes; /* of all its roots */
     int64_t flat_count;
     float *weights;
     uint16_t *weights_bf16; /* their copy, for graphs that compute in bf16; else NULL */

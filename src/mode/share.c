@@ -220,6 +220,38 @@ static enum ddp_status alloc_memory(struct ddp_share *share, size_t bytes, void 
                          : ddp_comm_alloc(share->wire, bytes, memory);
 }
 
+/* The roots of all workers, where each has a part of the lanes of the global batch. */
+static enum ddp_status list_roots(struct ddp_share *share)
+{
+    const struct ddp_mode_setup *setup = &share->mode->setup;
+    const struct ddp_lanes_run *own = &setup->run;
+    struct ddp_comm_roots *roots = &share->roots;
+    if (!share->wire || !ddp_lanes_part(own))
+        return DDP_OK;
+    roots->first = ddp_array_alloc((size_t)share->size + 1, sizeof *roots->first);
+    roots->end = ddp_array_alloc((size_t)own->lanes, sizeof *roots->end);
+    if (!roots->first || !roots->end)
+        return DDP_ERR_MEMORY;
+    for (int r = 0; r < share->size; r++) {
+        const struct ddp_lanes_run run = ddp_lanes_run_of(own->shards, own->lanes, share->size, r);
+        roots->count += ddp_lanes_roots(&run, roots->end + roots->count);
+        roots->first[r + 1] = roots->count;
+    }
+    roots->bytes = (size_t)ddp_lanes_stride(ddp_graph_flat_count(setup->graph)) * sizeof(float);
+    return DDP_OK;
+}
+
+/* Of one worker. All take as much memory: allocating is collective. */
+static int most_roots(const struct ddp_share *share)
+{
+    int most = 1;
+    for (int r = 0; share->roots.count > 0 && r < share->size; r++) {
+        const int own = share->roots.first[r + 1] - share->roots.first[r];
+        most = own > most ? own : most;
+    }
+    return most;
+}
+
 /* Memory from the communicator: gradients always, weights where workers share or collect them. */
 static enum ddp_status alloc_flat(struct ddp_share *share, struct ddp_replica_memory *memory)
 {
@@ -227,7 +259,8 @@ static enum ddp_status alloc_flat(struct ddp_share *share, struct ddp_replica_me
     void *gradients, *weights = NULL, *bf16 = NULL;
     if (!share->wire)
         return DDP_OK;
-    enum ddp_status status = ddp_comm_alloc(share->wire, count * sizeof(float), &gradients);
+    enum ddp_status status =
+        ddp_comm_alloc(share->wire, ddp_lanes_bytes((int64_t)count, most_roots(share)), &gradients);
     if (status == DDP_OK && share->zero)
         status = alloc_memory(share, count * sizeof(float), &weights);
     if (status == DDP_OK && share->zero && share->mode->setup.compute == DDP_BF16)
@@ -295,6 +328,8 @@ enum ddp_status ddp_share_open(struct ddp_share *share, ddp_mode *mode, ddp_comm
     }
     enum ddp_status status = cut_buckets(share);
     if (status == DDP_OK)
+        status = list_roots(share);
+    if (status == DDP_OK)
         status = alloc_flat(share, &memory);
     if (status == DDP_OK)
         status = ddp_replica_open(replica_of(share), setup, 0, parts, &memory);
@@ -313,11 +348,23 @@ void ddp_share_close(struct ddp_share *share)
 {
     free(share->bucket_end);
     free(share->ranges);
+    free(share->roots.first);
+    free(share->roots.end);
 }
 
 /* --- a step ----------------------------------------------------------------------------------- */
 
 enum ddp_status ddp_share_reduce(struct ddp_share *share, int bucket)
+{
+    return share->roots.count == 0
+               ? ddp_share_reduce_first(share, bucket)
+               : ddp_comm_reduce_roots_start(
+                     share->wire, replica_of(share)->gradients + bucket_begin(share, bucket),
+                     bucket_elements(share, bucket),
+                     share->zero && bucket > 0 ? DDP_UPDATE_GRAIN : 0, &share->roots);
+}
+
+enum ddp_status ddp_share_reduce_first(struct ddp_share *share, int bucket)
 {
     float *gradients = replica_of(share)->gradients + bucket_begin(share, bucket);
     const size_t count = bucket_elements(share, bucket);

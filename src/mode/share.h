@@ -33,7 +33,8 @@ struct ddp_share {
     struct ddp_comm_range *ranges; /* first all buckets in float32, and then: */
     struct ddp_comm_range *read;   /* what is read of the weights, which others update parts of */
     size_t read_count;
-    bool splits; /* ... which is not all of it in float32 */
+    bool splits;                 /* ... which is not all of it in float32 */
+    struct ddp_comm_roots roots; /* of all workers' lanes; `count` 0: each has one array */
 };
 
 /* The mode's first replica has a device, and is opened here with the memory that the kind of update
@@ -44,8 +45,9 @@ enum ddp_status ddp_share_open(struct ddp_share *share, ddp_mode *mode, ddp_comm
                                unsigned parts);
 void ddp_share_close(struct ddp_share *share);
 
-/* Starts summing a bucket over the workers. */
+/* Starts summing a bucket over the workers: their roots, or what each has in its first array. */
 enum ddp_status ddp_share_reduce(struct ddp_share *share, int bucket);
+enum ddp_status ddp_share_reduce_first(struct ddp_share *share, int bucket);
 
 /* Once the sums are there: the loss, the norm, the decision, the update. If workers have slices,
  * each measures its own; a worker whose device has all sums decides alone, as do the others. */

@@ -221,7 +221,7 @@ static void add_process(const struct ddp_planned *planned, const struct ddp_trai
                         const struct ddp_mode_setup *setup, struct ddp_memory *memory)
 {
     const struct ddp_dataset_info *info = ddp_dataset_info(planned->data);
-    const int64_t shards = plan->local_shards * plan->replicas;
+    const int64_t shards = ddp_train_plan_process_shards(plan);
     int depth = ddp_train_plan_loader_depth(plan);
     if (depth == 0)
         depth = (int)shards * 2 + (int)planned->options->data_threads;
@@ -466,7 +466,7 @@ enum ddp_status ddp_memory_check(const struct ddp_planned *planned, double *exch
         return status;
     struct advice advice = {.used = 0};
     find_advice(planned, &limits, &advice);
-    const int arrays = 1 + ddp_lanes_partials(lanes);
+    const int arrays = ddp_train_plan_arrays(plan);
     return ddp_fail(DDP_ERR_MEMORY,
                     "out of memory: %" PRId64 " %s%s with %" PRId64
                     " parameters and batches of %" PRId64

@@ -172,9 +172,10 @@ struct ddp_train_plan {
     int devices[DDP_TRAIN_DEVICES]; /* of this worker, or of each replica or stage in it */
     int gpu_workers;                /* workers on one GPU, where they share it; else 0 or 1 */
     int threads;                    /* of a worker, or a replica or stage in it */
-    int64_t local_shards;           /* of a worker, or a replica */
+    int64_t local_shards;           /* of this worker, or a replica */
     int64_t global_shards;          /* W */
     int64_t wanted_lanes, lanes;    /* asked for, and those of the global batch (mode/lanes.h) */
+    struct ddp_lanes_run run;       /* of this worker, or a replica's own */
     int64_t batch_size;             /* b, samples of a shard */
     int64_t tail_rows; /* samples of a shard in an epoch's last batch; batch_size when there is no
                           shorter one */
@@ -244,7 +245,21 @@ static inline double ddp_train_plan_bubble(const struct ddp_train_plan *plan)
 enum ddp_status ddp_train_plan_stages(struct ddp_train_plan *plan,
                                       const struct ddp_train_options *options);
 
+/* Lanes of the global batch, and this worker's shards of it (plan_lanes.c). */
 void ddp_train_plan_lanes(struct ddp_train_plan *plan, int64_t wanted);
+
+/* Whether workers or replicas have runs of lanes, whose roots are added up in one tree: any number
+ * then gives the same bits. Elsewhere each has as many lanes as the others, in its own tree. */
+bool ddp_train_plan_has_runs(const struct ddp_train_plan *plan);
+
+int64_t ddp_train_plan_process_shards(const struct ddp_train_plan *plan); /* of all its replicas */
+int ddp_train_plan_arrays(const struct ddp_train_plan *plan); /* of all gradients, of a unit */
+
+/* "3", or "2 to 4": shards of a unit. And the line of the plan. */
+#define DDP_TRAIN_SHARDS 48
+const char *ddp_train_plan_show_shards(const struct ddp_train_plan *plan,
+                                       char text[DDP_TRAIN_SHARDS]);
+void ddp_train_plan_print_lanes(const struct ddp_train_plan *plan, FILE *out);
 
 /* Threads of one of `replicas` in this process: --threads, or OMP_NUM_THREADS, which ddprun sets,
  * or its share of the cores that the process may use. */

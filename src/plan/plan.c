@@ -189,6 +189,17 @@ static enum ddp_status divide_global_batch(struct ddp_train_plan *plan,
     if (batch_given)
         part *= options->batch_size;
     int64_t below = global / part * part;
+    if (ddp_train_plan_has_runs(plan) && !steps_given && global >= part && global % part != 0) {
+        int64_t batch = plan->batch_size < global / units ? plan->batch_size : global / units;
+        while (!batch_given && global % batch != 0)
+            batch--;
+        if (global % batch == 0) { /* shards that do not divide evenly over the workers */
+            plan->batch_size = batch;
+            plan->global_shards = global / batch;
+            plan->local_shards = (plan->global_shards + units - 1) / units;
+            return DDP_OK;
+        }
+    }
     if (global % part != 0) {
         char fits[96];
         if (below > 0)
@@ -242,29 +253,12 @@ void ddp_train_config_dtype(struct ddp_model_config *config, const struct ddp_tr
     config->pads_classes = (!kernels || kernels->pads_classes) && (float)plan->optimizer.eps > 0;
 }
 
-int ddp_train_plan_units(const struct ddp_train_plan *plan)
-{
-    return plan->mode == DDP_MODE_DP ? plan->replicas
-                                     : plan->world_size / ddp_train_plan_stage_workers(plan);
-}
-
-const char *ddp_train_plan_unit_name(const struct ddp_train_plan *plan)
-{
-    return plan->mode == DDP_MODE_DP || plan->mode == DDP_MODE_PIPELINE ? "replica" : "worker";
-}
-
 const char *ddp_train_show_nodes(const struct ddp_train_plan *plan, char text[DDP_TRAIN_NODES])
 {
     text[0] = '\0';
     if (plan->nodes > 1)
         snprintf(text, DDP_TRAIN_NODES, " on %d nodes", plan->nodes);
     return text;
-}
-
-void ddp_train_plan_lanes(struct ddp_train_plan *plan, int64_t wanted)
-{
-    plan->wanted_lanes = wanted;
-    plan->lanes = ddp_lanes_count(plan->global_shards, wanted, ddp_train_plan_units(plan));
 }
 
 int ddp_train_threads(const struct ddp_train_options *options, int replicas)
@@ -315,7 +309,8 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
     status = choose_sync(plan, options);
     if (status != DDP_OK)
         return status;
-    plan->global_shards = units * plan->local_shards;
+    if (plan->global_shards == 0)
+        plan->global_shards = units * plan->local_shards;
     ddp_train_plan_lanes(plan, options->lanes);
     if (plan->mode == DDP_MODE_DP && plan->global_shards > DP_SHARDS_MAX)
         return ddp_fail(DDP_ERR_INVALID,
@@ -372,35 +367,14 @@ enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
     if (!data->planned)
         ddp_train_check_length(options, plan);
     const int units = ddp_train_plan_units(plan);
-    if (!ddp_lanes_same(plan->global_shards, plan->lanes, units) && plan->rank == 0)
+    if (!ddp_train_plan_has_runs(plan) && plan->rank == 0 &&
+        !ddp_lanes_same(plan->global_shards, plan->lanes, units))
         ddp_log(DDP_LOG_INFO,
                 "note: %" PRId64
                 " lanes a worker is not a power of two: the weights agree with other "
                 "splits of this global batch within rounding, not to the bit",
                 plan->lanes / units);
     return DDP_OK;
-}
-
-/* How gradients are added up, what that costs, and which numbers of workers end in the same bits.
- */
-static void print_lanes(const struct ddp_train_plan *plan, FILE *out)
-{
-    const int64_t shards = plan->global_shards, lanes = plan->lanes;
-    const int units = ddp_train_plan_units(plan), arrays = 1 + ddp_lanes_partials(lanes / units);
-    const char *unit = ddp_train_plan_unit_name(plan);
-    const bool whole = ddp_lanes_same(shards, lanes, units);
-    int listed = 0;
-    if (shards == 1)
-        return;
-    fprintf(out, "lanes    %" PRId64 " (%d array%s of gradients a %s), the same bits with", lanes,
-            arrays, arrays == 1 ? "" : "s", unit);
-    for (int n = 1; n <= DDP_REDUCE_MAX; n++) {
-        const bool same = whole && ddp_lanes_count(shards, plan->wanted_lanes, n) == lanes &&
-                          ddp_lanes_same(shards, lanes, n);
-        if (same || n == units)
-            fprintf(out, "%s %d", listed++ ? "," : "", n);
-    }
-    fprintf(out, " %s%s\n", unit, listed == 1 && units == 1 ? "" : "s");
 }
 
 static void print_data(const struct ddp_train_plan *plan, const struct ddp_dataset_info *data,
@@ -504,7 +478,7 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
 {
     struct ddp_terminal_text lines;
     FILE *out = ddp_terminal_begin(&lines, to);
-    char shown[DDP_TEXT_SHOWN], nodes[DDP_TRAIN_NODES], frozen[48] = "";
+    char shown[DDP_TEXT_SHOWN], nodes[DDP_TRAIN_NODES], frozen[48] = "", shards[DDP_TRAIN_SHARDS];
     const int units = ddp_train_plan_units(plan);
     const char *unit = ddp_train_plan_unit_name(plan);
     if (ddp_graph_frozen_count(graph) > 0)
@@ -527,13 +501,13 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
             options->recompute ? ", blocks recomputed" : "",
             options->fast && !plan->device.host_memory ? ", in NCCL's order" : "");
     fprintf(out,
-            "batch    %" PRId64 " samples x %" PRId64 " shard%s (%" PRId64
-            " a %s) = global batch %" PRId64 "\n",
+            "batch    %" PRId64 " samples x %" PRId64 " shard%s (%s a %s) = global batch %" PRId64
+            "\n",
             plan->batch_size, plan->global_shards, plan->global_shards == 1 ? "" : "s",
-            plan->local_shards, unit, plan->batch_size * plan->global_shards);
+            ddp_train_plan_show_shards(plan, shards), unit, plan->batch_size * plan->global_shards);
     if (plan->mode == DDP_MODE_PIPELINE)
         print_stages(plan, graph, out);
-    print_lanes(plan, out);
+    ddp_train_plan_print_lanes(plan, out);
     print_steps(plan, options, data, out);
     ddp_train_plan_print_optimizer(plan, out);
     print_local(&plan->local, out);

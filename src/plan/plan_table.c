@@ -30,6 +30,7 @@ static struct ddp_train_plan plan_of(const struct ddp_planned *planned, const st
     struct ddp_train_plan plan = planned->plan;
     const bool dp = row->mode == DDP_MODE_DP;
     plan.mode = row->mode;
+    plan.rank = 0;
     plan.world_size = dp ? 1 : row->units;
     plan.stages = 1;
     if (row->mode == DDP_MODE_PIPELINE) {

@@ -96,8 +96,7 @@ static enum ddp_status search(struct ddp_run *run, int64_t step, struct ddp_scan
 {
     struct rerun rerun = {.device = NULL};
     ddp_loader *loader = NULL;
-    const int64_t shards =
-        reruns(run) ? run->planned.plan.local_shards * run->planned.plan.replicas : 0;
+    const int64_t shards = reruns(run) ? ddp_train_plan_process_shards(&run->planned.plan) : 0;
     enum ddp_status status = ddp_whole_open(&rerun.whole, run, shards > 0);
     if (status == DDP_OK)
         status = ddp_whole_fetch(&rerun.whole, run);

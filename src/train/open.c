@@ -249,12 +249,14 @@ enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int
                                     ddp_loader **loader)
 {
     const struct ddp_train_plan *plan = &run->planned.plan;
-    const int64_t shards = plan->local_shards * plan->replicas;
+    const int64_t shards = ddp_train_plan_process_shards(plan);
     struct ddp_loader_config config = {
         .dataset = run->planned.data,
         .sampler = plan->sampler,
         .batch_size = plan->batch_size,
-        .first_shard = plan->rank / ddp_train_plan_stage_workers(plan) * shards,
+        .first_shard = ddp_train_plan_has_runs(plan)
+                           ? ddp_lanes_first_shard(&plan->run)
+                           : plan->rank / ddp_train_plan_stage_workers(plan) * shards,
         .shard_count = shards,
         .epoch = step / plan->steps_per_epoch,
         .step = step % plan->steps_per_epoch,

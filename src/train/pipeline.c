@@ -32,7 +32,7 @@ static enum ddp_status check_shared(const struct ddp_run *run, const struct ddp_
 {
     const struct ddp_train_plan *plan = &run->planned.plan;
     int64_t lanes = 1;
-    if (stages->shared < 0 || plan->lanes / ddp_train_plan_units(plan) >= plan->local_shards)
+    if (stages->shared < 0 || plan->lanes >= plan->global_shards)
         return DDP_OK;
     while (lanes < plan->global_shards)
         lanes *= 2;

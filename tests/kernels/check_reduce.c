@@ -113,11 +113,60 @@ START_TEST(order)
 }
 END_TEST
 
+/* Units with any runs of leaves hold the sums of the largest subtrees inside them: together they
+ * have the bits of the one tree. */
+START_TEST(roots_of_runs)
+{
+    static float leaves[DDP_REDUCE_MAX][3], sums[DDP_REDUCE_MAX][3];
+    for (int leaf = 0; leaf < DDP_REDUCE_MAX; leaf++)
+        fill(leaves[leaf], 3, DDP_F32, (unsigned)leaf + 1);
+    srand(1);
+    for (int i = 0; i < 400; i++) {
+        const int lanes = 1 + rand() % DDP_REDUCE_MAX;
+        const void *all[DDP_REDUCE_MAX], *roots[DDP_REDUCE_MAX];
+        int ends[DDP_REDUCE_MAX + DDP_REDUCE_ROOTS], count = 0;
+        float expected[3], got[3];
+        void *to = expected;
+        struct ddp_reduce args = {.source_count = lanes,
+                                  .destination_count = 1,
+                                  .sources = all,
+                                  .destinations = &to,
+                                  .count = 3};
+        for (int leaf = 0; leaf < lanes; leaf++)
+            all[leaf] = leaves[leaf];
+        ck_assert_int_eq(ddp_reduce_reference(&args), DDP_OK);
+        for (int begin = 0, end; begin < lanes; begin = end) {
+            end = begin + 1 + rand() % (lanes - begin);
+            const int own = ddp_reduce_run_roots(0, lanes, begin, end, ends + count);
+            ck_assert_int_ge(own, 1);
+            ck_assert_int_le(own, DDP_REDUCE_ROOTS);
+            for (int from = begin; own > 0 && from < end; from = ends[count++]) {
+                to = sums[count];
+                roots[count] = sums[count];
+                args.sources = all + from;
+                args.source_count = ends[count] - from;
+                ck_assert_int_eq(ddp_reduce_reference(&args), DDP_OK);
+            }
+            ck_assert_int_eq(ends[count - 1], end);
+        }
+        to = got;
+        args.sources = roots;
+        args.source_count = count;
+        args.ends = ends;
+        ck_assert_int_eq(ddp_reduce(&args), DDP_OK);
+        ck_assert_msg(memcmp(got, expected, sizeof got) == 0, "%d lanes in %d roots", lanes, count);
+        ck_assert_int_eq(ddp_reduce_reference(&args), DDP_OK);
+        ck_assert_msg(memcmp(got, expected, sizeof got) == 0, "reference: %d lanes", lanes);
+    }
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("reduce");
     TCase *tc = test_case(suite, "reduce", 60);
     tcase_add_test(tc, same_bits);
     tcase_add_test(tc, order);
+    tcase_add_test(tc, roots_of_runs);
     return suite;
 }

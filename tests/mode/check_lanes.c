@@ -133,7 +133,7 @@ START_TEST(lanes_are_cut_for_units)
         {1000000, 1024, 1, 1024, true},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        ck_assert_int_eq(ddp_lanes_count(rows[i].shards, rows[i].wanted, rows[i].units),
+        ck_assert_int_eq(ddp_lanes_count(rows[i].shards, rows[i].wanted, rows[i].units, true),
                          rows[i].lanes);
         ck_assert_int_eq(ddp_lanes_same(rows[i].shards, rows[i].lanes, rows[i].units),
                          rows[i].same);
@@ -143,6 +143,42 @@ START_TEST(lanes_are_cut_for_units)
     ck_assert_int_eq(ddp_lanes_partials(8), 3);
     ck_assert_int_eq(ddp_lanes_partials(5), 3);
     ck_assert_int_eq(ddp_lanes_partials(1024), 10);
+}
+END_TEST
+
+/* Runs share all lanes and shards out, as evenly as possible, with the rooms that they need. */
+START_TEST(runs_are_even)
+{
+    srand(1);
+    for (int i = 0; i < 400; i++) {
+        const int64_t shards = 1 + rand() % 2000, most = shards < 1024 ? shards : 1024;
+        const int64_t count = 1 + rand() % most, units = 1 + rand() % count;
+        const struct ddp_lanes_room room = ddp_lanes_room(shards, count, units);
+        int64_t lane = 0, shard = 0;
+        int roots = 0;
+        for (int64_t unit = 0; unit < units; unit++) {
+            const struct ddp_lanes_run run = ddp_lanes_run_of(shards, count, units, unit);
+            int ends[DDP_REDUCE_ROOTS];
+            const int own = ddp_lanes_roots(&run, ends);
+            ck_assert_int_eq(run.first, lane);
+            ck_assert_int_ge(run.end - run.first, count / units);
+            ck_assert_int_le(run.end - run.first, (count + units - 1) / units);
+            ck_assert_int_eq(ddp_lanes_first_shard(&run), shard);
+            ck_assert_int_le(own, room.roots);
+            ck_assert_int_eq(ends[own - 1], run.end);
+            lane = run.end;
+            shard += ddp_lanes_shards(&run);
+            roots += own;
+        }
+        ck_assert_int_eq(lane, count);
+        ck_assert_int_eq(shard, shards);
+        ck_assert_int_eq(roots, room.exchanged);
+    }
+    const struct ddp_lanes_room three = ddp_lanes_room(16, 8, 3), one = ddp_lanes_room(16, 8, 1);
+    ck_assert(three.roots == 2 && three.partials == 1 && three.exchanged == 5);
+    ck_assert(one.roots == 1 && one.partials == 3 && one.exchanged == 1);
+    ck_assert_int_eq(ddp_lanes_count(12, 8, 3, false), 8);
+    ck_assert_int_eq(ddp_lanes_count(2, 8, 3, false), 3);
 }
 END_TEST
 
@@ -173,6 +209,7 @@ Suite *test_suite(void)
     TCase *tc = test_case(suite, "lanes", 60);
     tcase_add_checked_fixture(tc, open_job, close_job);
     tcase_add_test(tc, lanes_are_cut_for_units);
+    tcase_add_test(tc, runs_are_even);
     tcase_add_loop_test(tc, local_sum_is_the_tree, 1, SHARDS + 1);
     tcase_add_loop_test(tc, lanes_end_in_the_same_bits, 1, 13);
     return suite;

@@ -65,13 +65,14 @@ static const struct value optimizers[] = {
     {0}};
 static const struct value clips[] = {
     {.options = "--clip-grad-norm 0"}, {.options = "--clip-grad-norm 0.05"}, {0}};
-/* How many parts of whole lanes there may be. Epochs of images end in short batches. */
+/* How many parts with equally many lanes there may be, and of one machine: as many as lanes. Epochs
+ * of images end in short batches. */
 static const struct value shards[] = {
-    {.options = "--global-batch 16", .parts = 8},
-    {.options = "--global-batch 16 --lanes 2", .parts = 2},
-    /* 12 shards in 8 lanes */ {.options = "--global-batch 24", .parts = 4},
-    {.options = "--global-batch 12 --lanes 8", .parts = 6},
-    {.options = "--batch-size 5 --global-batch 40", .parts = 8},
+    {.options = "--global-batch 16", .parts = 8, .workers = 8},
+    {.options = "--global-batch 16 --lanes 2", .parts = 2, .workers = 2},
+    /* 12 shards in 8 lanes */ {.options = "--global-batch 24", .parts = 4, .workers = 8},
+    {.options = "--global-batch 12 --lanes 8", .parts = 6, .workers = 6},
+    {.options = "--batch-size 5 --global-batch 40", .parts = 8, .workers = 8},
     {0}};
 enum { WHOLE_LANES = 1, LANES_END = 3 }; /* of several shards */
 static const struct value local_steps[] = {
@@ -84,13 +85,18 @@ static const struct value splits[] = {ACCUMULATION,
                                       {"", 1, 2, 2, 1},
                                       {"", 1, 3, 3, 1},
                                       {"", 1, 4, 4, 1},
+                                      {"", 1, 5, 5, 1},
+                                      {"", 1, 6, 6, 1},
+                                      {"", 1, 7, 7, 1},
                                       {"", 1, 8, 8, 1},
                                       {"--mode dp --replicas 2", 0, 0, 2, 1},
+                                      {"--mode dp --replicas 3", 0, 0, 3, 1},
                                       {"--mode dp --replicas 4", 0, 0, 4, 1},
                                       {"--stages 3", 0, 0, 1, 3},
                                       {"--mode pipeline", 1, 2, 1, 2},
                                       {"--mode pipeline", 1, 4, 1, 4},
                                       {"--stages 2", 1, 4, 2, 2},
+                                      {"--stages 2", 1, 6, 3, 2},
                                       {"", 2, 2, 4, 1},
                                       {"", 4, 1, 4, 1},
                                       {"", 2, 3, 6, 1},
@@ -109,6 +115,7 @@ static const struct value looks[] = {{.options = "--no-eval"}, {.options = "--ev
 static const struct value writers[] = {{.options = ""},
                                        ACCUMULATION,
                                        {"--zero 0", 1, 2, 2, 1},
+                                       {"", 1, 3, 3, 1},
                                        {"--bucket-mb 0.02", 1, 4, 4, 1},
                                        {"--mode dp --replicas 2", 0, 0, 2, 1},
                                        {"--mode pipeline", 1, 2, 1, 2},
@@ -121,7 +128,7 @@ static const struct value *const factors[FACTORS] = {
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-#define MAX_VALUES 20
+#define MAX_VALUES 25
 #define MAX_ROWS   400
 
 static int counts[FACTORS], rows[MAX_ROWS][FACTORS], row_count;
@@ -138,7 +145,11 @@ static bool fits(const int *row, const struct value *how)
 {
     const int lanes = row[SHARDS] < 0 ? how->parts : shards[row[SHARDS]].parts;
     const int each = lanes / how->parts;
-    if (lanes % how->parts != 0 || (each & (each - 1)) != 0 || (how->nodes > 1 && !with_nodes))
+    const bool runs = how->nodes <= 1 && row[LOCAL] <= 0;
+    if (how->nodes > 1 && !with_nodes)
+        return false;
+    if (runs ? row[SHARDS] >= 0 && how->parts > shards[row[SHARDS]].workers
+             : lanes % how->parts != 0 || (each & (each - 1)) != 0)
         return false;
     if (row[LOCAL] > 0 && (!is_ddp(how) || how->nodes * how->workers != LOCAL_WORKERS))
         return false;

@@ -16,6 +16,7 @@ for lanes in 1 2 8 64; do
     set -- $gpt2 $common --dropout 0.1 --lanes $lanes --global-batch 32
     same "$lanes lanes: 1 worker x 16" "$trainer" "$@" --threads 1
     [ $lanes -lt 2 ] || same "$lanes lanes: 2 workers, copies" "$ddprun" -n 2 trainer "$@" --zero 0
+    [ $lanes -lt 8 ] || same "$lanes lanes: 7 workers" "$ddprun" -n 7 trainer "$@" --threads 1 --bucket-mb 0.02
     [ $lanes -lt 64 ] || same "$lanes lanes: 16 workers" "$ddprun" -n 16 trainer "$@" --threads 1 --bucket-mb 0.02
     cp "$work/first" "$work/lanes.$lanes"
 done
@@ -50,9 +51,16 @@ weights_near "$work/statistics.1" "$work/statistics.16" 1e-5 || fail "1 lane has
 # shellcheck disable=SC2086 # options
 set -- $gpt2 $common
 first=
+same "12 shards: 1 worker x 12" "$trainer" "$@" --acc-steps 12
 same "12 shards: 3 workers x 4" "$ddprun" -n 3 trainer "$@" --acc-steps 4
 same "12 shards: 6 workers x 2" "$ddprun" -n 6 trainer "$@" --acc-steps 2
 same "12 shards: dp, 3 replicas x 4" "$trainer" --mode dp --replicas 3 "$@" --acc-steps 4
+first=
+same "13 shards: 1 worker" "$trainer" "$@" --global-batch 26
+same "13 shards: 5 workers" "$ddprun" -n 5 trainer "$@" --global-batch 26 --zero 0
+first=
+same "13 lanes: 1 worker" "$trainer" "$@" --global-batch 26 --lanes 16
+same "13 lanes: 3 replicas of 2 stages" "$ddprun" -n 6 trainer "$@" --global-batch 26 --lanes 16 --stages 2
 
 # --- going on from a checkpoint --------------------------------------------------------------------------------------
 
@@ -74,6 +82,20 @@ for lanes in 2 16; do
 done
 expect "another --lanes" 2 'error: .*cannot resume .*: lanes 16 \(now 8\)' \
     "$trainer" "$@" --lanes 8 --resume-from "$work/dir/step-00000002"
+
+# On 3 workers, then 2, then 5: none of the numbers divides 13 shards, or 8 lanes into subtrees.
+rm -rf "$work/dir"
+first=
+# shellcheck disable=SC2086 # options
+set -- $gpt2 $common --dropout 0.1 --global-batch 26 --schedule constant
+same "13 shards, not interrupted" "$trainer" "$@"
+set -- "$@" --checkpoint "$work/dir" --resume
+expect "3 workers begin" 0 '' "$ddprun" -n 3 trainer "$@" --steps 2
+expect "2 workers go on" 0 '' "$ddprun" -n 2 trainer "$@" --steps 4
+same "5 workers end" "$ddprun" -n 5 trainer "$@"
+# shellcheck disable=SC2086 # options
+set -- $gpt2 $common --dropout 0.1 --global-batch 32
+
 rm -rf "$work/dir"
 expect "a checkpoint with 1 lane" 0 '' "$trainer" "$@" --lanes 1 --checkpoint "$work/dir" --checkpoint-every 2 --keep 0
 expect "1 lane does not fit 2 workers" 0 'warning: .*step-00000002: lanes 1 \(now 2, to fit 2 workers\): .* not to the bit' \
@@ -89,17 +111,21 @@ plan() {
 }
 # shellcheck disable=SC2086 # options
 set -- $gpt2 --batch-size 2
-plan "1 worker" '^lanes +8 \(4 arrays of gradients a worker\), the same bits with 1, 2, 4, 8 workers$' "$trainer" "$@" --acc-steps 16
-plan "2 workers" '^lanes +8 \(3 arrays of gradients a worker\), the same bits with 1, 2, 4, 8 workers$' \
-    "$ddprun" -n 2 trainer "$@" --acc-steps 8
+plan "1 worker" '^lanes +8 \(4 arrays of gradients a worker\), the same bits with 1 to 8 workers$' "$trainer" "$@" --acc-steps 16
+plan "3 workers" '^lanes +8 \(3 arrays of gradients a worker, 5 added up over all\), the same bits with 1 to 8 workers$' \
+    "$ddprun" -n 3 trainer "$@" --global-batch 32
+plan "3 workers, their shards" '^batch +2 samples x 16 shards \(4 to 6 a worker\) = global batch 32$' \
+    "$ddprun" -n 3 trainer "$@" --global-batch 32
 plan "1 lane" '^lanes +1 \(1 array of gradients a worker\), the same bits with 1 worker$' "$trainer" "$@" --acc-steps 16 --lanes 1
-plan "more workers than lanes" '^lanes +16 \(1 array of gradients a worker\), the same bits with 16 workers$' \
+plan "more workers than lanes" '^lanes +16 \(1 array of gradients a worker, 16 added up over all\), the same bits with 16 workers$' \
     "$ddprun" -n 16 trainer "$@"
-plan "6 lanes" '^lanes +6 \(2 arrays of gradients a replica\), the same bits with 3, 6 replicas$' \
+plan "replicas" '^lanes +8 \(3 arrays of gradients a replica, 5 added up over all\), the same bits with 1 to 8 replicas$' \
     "$trainer" --mode dp --replicas 3 "$@" --acc-steps 4
-plan "no subtree" '^lanes +6 \(3 arrays of gradients a worker\), the same bits with 2 workers$' \
-    "$ddprun" -n 2 trainer "$@" --acc-steps 3
-expect "no subtree" 0 'note: 3 lanes a worker is not a power of two' "$ddprun" -n 2 trainer "$@" --acc-steps 3 --plan
+plan "local steps" '^lanes +6 \(3 arrays of gradients a worker\), the same bits with 2 workers$' \
+    "$ddprun" -n 2 trainer "$@" --acc-steps 3 --sync-every 2
+expect "no subtree" 0 'note: 3 lanes a worker is not a power of two' "$ddprun" -n 2 trainer "$@" --acc-steps 3 --sync-every 2 --plan
+expect "3 workers" 0 '' "$ddprun" -n 3 trainer "$@" --steps 1 --no-eval
+! grep -q 'power of two' "$work/out" || fail "3 workers: $(cat "$work/out")"
 
 # gradients OPTION...: what the plan says of them
 gradients() {

@@ -38,7 +38,7 @@ expect "steps and epochs" 2 'error: --steps and --epochs' $t $one --steps 3
 expect "distributed and accum" 2 'error: --distributed .*--mode accum' $t $one --distributed --mode accum
 expect "replicas without dp" 2 'error: --replicas .*--mode dp' $t $one --replicas 2
 expect "global batch" 2 'error: --global-batch 100 .*96 or 128 would fit' $t $one --global-batch 100 --batch-size 32
-expect "global batch, replicas" 2 'error: --global-batch 7 .*6 or 9 would fit' $t $one --mode dp --replicas 3 --global-batch 7
+expect "global batch, replicas" 2 'error: --global-batch 7 .*6 or 9 would fit' $t $one --mode dp --replicas 3 --global-batch 7 --acc-steps 1
 expect "global batch, both" 2 'error: --global-batch 64 contradicts' $t $one --global-batch 64 --batch-size 4 --acc-steps 2
 expect "bucket-mb without ddp" 2 'error: --bucket-mb .*--mode ddp' $t $one --bucket-mb 1
 expect "too many shards for dp" 2 'error: .*--acc-steps.*16000 shards' $t $one --mode dp --acc-steps 8001

@@ -34,12 +34,16 @@ static void combine(enum ddp_dtype dtype, enum ddp_redop op, const void *a, cons
         COMBINE(int64_t, uint64_t);
 }
 
-/* One element over sources [low, high), as the formula in reduce.h says it. */
+/* One element over leaves [low, high), as the formula in reduce.h says it. */
 static void reduce_element(const struct ddp_reduce *args, size_t size, int64_t i, int low, int high,
                            void *out)
 {
-    if (high - low == 1) {
-        memcpy(out, (const char *)args->sources[low] + (size_t)i * size, size);
+    int source = 0;
+    for (; args->ends && args->ends[source] <= low;)
+        source++;
+    source = args->ends ? source : low;
+    if (args->ends ? args->ends[source] == high : high - low == 1) {
+        memcpy(out, (const char *)args->sources[source] + (size_t)i * size, size);
         return;
     }
     int half = 1; /* the largest power of two below high - low */
@@ -59,7 +63,8 @@ enum ddp_status ddp_reduce_reference(const struct ddp_reduce *args)
     const size_t size = ddp_dtype_bytes(args->dtype);
     for (int64_t i = 0; i < args->count; i++) {
         char value[8];
-        reduce_element(args, size, i, 0, args->source_count, value);
+        reduce_element(args, size, i, 0,
+                       args->ends ? args->ends[args->source_count - 1] : args->source_count, value);
         for (int d = 0; d < args->destination_count; d++)
             memcpy((char *)args->destinations[d] + (size_t)i * size, value, size);
     }

@@ -50,8 +50,8 @@ sources_of() {
     options) echo "$core core/options.c core/parse.c" ;;
     choices) echo "$core core/crc32c.c ../kernels/cuda/choices.c" ;;
     place) echo "core/parse.c ../launcher/place_text.c" ;;
-    run_log) echo "$core core/input_file.c core/json.c core/parse.c ../reporter/run_log.c ../reporter/series.c" ;;
     history) echo "$core checkpoint/state.c core/input_file.c core/json.c core/parse.c report/sha256.c train/history.c" ;;
+    run_log) echo "$core core/input_file.c core/json.c core/parse.c ../reporter/run_facts.c ../reporter/run_log.c ../reporter/series.c" ;;
     trace) echo "$core core/input_file.c core/json.c core/parse.c ../reporter/trace_file.c" ;;
     *) echo "no fuzz target named $1" >&2; exit 2 ;;
     esac

@@ -107,7 +107,7 @@ static enum ddp_status check_output(const struct settings *settings)
 static enum ddp_status read_files(struct settings *settings, const struct ddp_option *options,
                                   int argc, char **argv)
 {
-    struct ddp_options_given given = {{0}};
+    struct ddp_options_given given = {.rows = {0}};
     int at = 0, rest = 0;
     bool options_ended = false;
     settings->files = argv + 1;
@@ -159,7 +159,7 @@ static void set_default_workers(struct settings *settings)
 
 static enum ddp_status read_compare(struct settings *settings, int argc, char **argv)
 {
-    struct ddp_options_given given = {{0}};
+    struct ddp_options_given given = {.rows = {0}};
     int rest = argc;
     settings->compare = true;
     set_default_workers(settings);

@@ -48,6 +48,7 @@ enum ddp_status {
     DDP_ERR_PREEMPTED = -10,  /* stopped on request, after finishing the step */
     DDP_ERR_DIVERGED = -11,   /* training was stopped: a loss or gradient is not finite; ranks other
                                  than the one that said so get DDP_ERR_ABORTED */
+    DDP_ERR_DIFFERS = -12,    /* a run that was computed again has other weights; likewise */
 };
 
 /* One English phrase for a status; never NULL, even for unknown numbers. */

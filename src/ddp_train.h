@@ -115,6 +115,15 @@ DDP_API enum ddp_status ddp_train_info(const char *path, FILE *out);
 DDP_API enum ddp_status ddp_train_tokenize(ddp_train *train, const char *in, const char *to,
                                            FILE *out);
 
+/* Computes steps of an earlier run again and compares the weights with the hashes in its log, as
+ * `trainer verify` does. The run has the options in the log, except where it is computed, which the
+ * options of `train` say. Collective over the job's workers.
+ *   log  written with the option hash-every
+ *   out  where rank 0 prints plan, progress and the result; NULL: nowhere
+ * DDP_ERR_DIFFERS: the weights are others; DDP_ERR_FORMAT: the log was edited; and what
+ * ddp_train_run() returns. */
+DDP_API enum ddp_status ddp_train_verify(ddp_train *train, const char *log, FILE *out);
+
 /* Trains: joins the job, loads the data, runs all steps, evaluates, saves. Collective over the
  * job's workers. When one fails, the job is aborted.
  *   out  where rank 0 prints plan, progress and results; NULL: nowhere */

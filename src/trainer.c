@@ -16,6 +16,7 @@ static void print_help(bool all)
          "       ddprun --nproc N trainer [options]\n"
          "       trainer info PATH\n"
          "       trainer tokenize IN OUT --tokenizer PATH\n"
+         "       trainer verify LOG [--step K] [options]\n"
          "\n"
          "Trains a model with data parallelism:\n"
          "  trainer              in one process\n"
@@ -105,18 +106,23 @@ int main(int argc, char **argv)
         return ddp_status_exit_code(print_info(argc, argv));
     }
     const bool tokenizes = argc > 1 && strcmp(argv[1], "tokenize") == 0;
-    const int operands = tokenizes ? 3 : 0;
+    const bool verifies = argc > 1 && strcmp(argv[1], "verify") == 0;
+    const int operands = tokenizes ? 3 : verifies ? 2 : 0;
     enum ddp_status status = ddp_train_create(&train);
     if (status == DDP_OK && tokenizes && (argc < 4 || argv[2][0] == '-' || argv[3][0] == '-'))
         status = ddp_fail(DDP_ERR_INVALID, "tokenize: name the text and the file to be written: "
                                            "trainer tokenize IN OUT --tokenizer PATH");
+    if (status == DDP_OK && verifies && (argc < 3 || argv[2][0] == '-'))
+        status = ddp_fail(DDP_ERR_INVALID,
+                          "verify: name the log of a run with --hash-every: trainer verify LOG");
     if (status == DDP_OK)
         status = ddp_train_parse(train, argc - operands, argv + operands);
-    if (status == DDP_OK && !ddp_train_accepts_stop(train))
+    if (status == DDP_OK && (verifies || !ddp_train_accepts_stop(train)))
         mask_stop_signals(SIG_UNBLOCK);
     if (status == DDP_OK)
-        status = tokenizes ? ddp_train_tokenize(train, argv[2], argv[3], stdout)
-                           : ddp_train_run(train, stdout);
+        status = tokenizes  ? ddp_train_tokenize(train, argv[2], argv[3], stdout)
+                 : verifies ? ddp_train_verify(train, argv[2], stdout)
+                            : ddp_train_run(train, stdout);
     ddp_train_destroy(train);
     return ddp_status_exit_code(status);
 }

@@ -82,7 +82,7 @@ static json_t *cursor_object(const struct ddp_checkpoint_cursor *cursor)
     return object;
 }
 
-static json_t *facts_object(const struct ddp_checkpoint_facts *facts)
+json_t *ddp_checkpoint_facts_object(const struct ddp_checkpoint_facts *facts)
 {
     json_t *object = json_object();
     for (int i = 0; i < facts->count; i++)
@@ -151,7 +151,7 @@ enum ddp_status ddp_checkpoint_state_format(char **text, size_t *bytes,
     json_t *root =
         json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "format", STATE_FORMAT, "version",
                   STATE_VERSION, "checksum", "00000000", "cursor", cursor_object(&state->cursor),
-                  "run", facts_object(&state->facts), "files", files_object(state));
+                  "run", ddp_checkpoint_facts_object(&state->facts), "files", files_object(state));
     if (*state->best.samples)
         add(&root, "evaluation", best_object(&state->best));
     if (state->apart.workers > 0)
@@ -223,7 +223,7 @@ static bool read_cursor(struct ddp_checkpoint_cursor *cursor, const json_t *obje
     return true;
 }
 
-static bool read_facts(struct ddp_checkpoint_facts *facts, json_t *object, char *reason)
+bool ddp_checkpoint_facts_read(struct ddp_checkpoint_facts *facts, json_t *object, char *reason)
 {
     const char *name;
     json_t *value;
@@ -344,7 +344,7 @@ static bool read_root(struct ddp_checkpoint_state *state, json_t *root, char *re
             reason, "it has version %" JSON_INTEGER_FORMAT "; this program reads %d", version,
             STATE_VERSION);
     return read_cursor(&state->cursor, json_object_get(root, "cursor"), reason) &&
-           read_facts(&state->facts, json_object_get(root, "run"), reason) &&
+           ddp_checkpoint_facts_read(&state->facts, json_object_get(root, "run"), reason) &&
            read_files(state, json_object_get(root, "files"), reason) &&
            read_rate(state, json_object_get(root, "rate"), reason) &&
            read_apart(&state->apart, json_object_get(root, "local"), reason) &&
@@ -416,56 +416,77 @@ static void put_difference(FILE *out, int *count, const char *name, const char *
 }
 
 /* Another number of workers changes the shards, unless the global batch is given. */
-static void put_global_batch(FILE *out, const struct ddp_checkpoint_facts *saved,
-                             const struct ddp_checkpoint_facts *now)
+static const char *global_batch_advice(char *text, size_t size,
+                                       const struct ddp_checkpoint_facts *saved,
+                                       const struct ddp_checkpoint_facts *now)
 {
     int64_t shards, batch;
     const char *of_saved = ddp_checkpoint_fact_value(saved, DDP_CHECKPOINT_SHARDS);
-    const char *size = ddp_checkpoint_fact_value(saved, DDP_CHECKPOINT_BATCH);
+    const char *of_batch = ddp_checkpoint_fact_value(saved, DDP_CHECKPOINT_BATCH);
+    text[0] = '\0';
     if (strcmp(of_saved, ddp_checkpoint_fact_value(now, DDP_CHECKPOINT_SHARDS)) != 0 &&
-        strcmp(size, ddp_checkpoint_fact_value(now, DDP_CHECKPOINT_BATCH)) == 0 &&
+        strcmp(of_batch, ddp_checkpoint_fact_value(now, DDP_CHECKPOINT_BATCH)) == 0 &&
         ddp_parse_int64(of_saved, 1, INT32_MAX, &shards) &&
-        ddp_parse_int64(size, 1, INT32_MAX, &batch))
-        fprintf(out,
-                ". To resume on another number of workers, add --batch-size %" PRId64
-                " --global-batch %" PRId64,
-                batch, shards * batch);
+        ddp_parse_int64(of_batch, 1, INT32_MAX, &batch))
+        snprintf(text, size,
+                 ". To resume on another number of workers, add --batch-size %" PRId64
+                 " --global-batch %" PRId64,
+                 batch, shards * batch);
+    return text;
 }
 
-enum ddp_status ddp_checkpoint_state_match(const struct ddp_checkpoint_state *saved,
-                                           const char *path, uint64_t seed,
+enum ddp_status ddp_checkpoint_differences(char **text, uint64_t saved_seed,
+                                           const struct ddp_checkpoint_facts *saved, uint64_t seed,
                                            const struct ddp_checkpoint_facts *facts)
 {
-    char before[24], now[24], *text = NULL;
+    char before[24], now[24];
     size_t bytes = 0;
     int count = 0;
-    FILE *out = open_memstream(&text, &bytes);
+    *text = NULL;
+    FILE *out = open_memstream(text, &bytes);
     if (!out)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    snprintf(before, sizeof before, "%" PRIu64, saved->cursor.seed);
+    snprintf(before, sizeof before, "%" PRIu64, saved_seed);
     snprintf(now, sizeof now, "%" PRIu64, seed);
     put_difference(out, &count, "seed", before, now);
     for (int i = 0; i < facts->count; i++) {
         const struct ddp_checkpoint_fact *fact = &facts->facts[i];
         if (strcmp(fact->name, DDP_CHECKPOINT_DATA) != 0 ||
-            strcmp(ddp_checkpoint_fact_value(&saved->facts, fact->name), UNKNOWN) != 0)
-            put_difference(out, &count, fact->name,
-                           ddp_checkpoint_fact_value(&saved->facts, fact->name), fact->value);
+            strcmp(ddp_checkpoint_fact_value(saved, fact->name), UNKNOWN) != 0)
+            put_difference(out, &count, fact->name, ddp_checkpoint_fact_value(saved, fact->name),
+                           fact->value);
     }
-    for (int i = 0; i < saved->facts.count; i++) { /* what only the saved run had */
-        const struct ddp_checkpoint_fact *fact = &saved->facts.facts[i];
+    for (int i = 0; i < saved->count; i++) { /* what only the saved run had */
+        const struct ddp_checkpoint_fact *fact = &saved->facts[i];
         if (strcmp(ddp_checkpoint_fact_value(facts, fact->name), UNKNOWN) == 0)
             put_difference(out, &count, fact->name, fact->value, UNKNOWN);
     }
-    put_global_batch(out, &saved->facts, facts);
-    enum ddp_status status = DDP_OK;
-    if (fclose(out) != 0 || !text)
-        status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    else if (count > 0)
-        status = ddp_fail(DDP_ERR_INVALID,
-                          "%s: cannot resume from it, because it was written by another run: %s. "
-                          "To start a new run with its weights, use --load %s/%s",
-                          path, text, path, ddp_checkpoint_part_names[DDP_CHECKPOINT_MODEL]);
+    if (fclose(out) != 0 || !*text)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    if (count == 0) {
+        free(*text);
+        *text = NULL;
+    }
+    return DDP_OK;
+}
+
+enum ddp_status ddp_checkpoint_state_match(const struct ddp_checkpoint_state *saved,
+                                           const char *path, uint64_t seed,
+                                           const struct ddp_checkpoint_facts *facts, bool again)
+{
+    char *text, advice[128];
+    enum ddp_status status =
+        ddp_checkpoint_differences(&text, saved->cursor.seed, &saved->facts, seed, facts);
+    if (text && again)
+        status = ddp_fail(DDP_ERR_INVALID, "%s: it was written by another run than this: %s", path,
+                          text);
+    else if (text)
+        status =
+            ddp_fail(DDP_ERR_INVALID,
+                     "%s: cannot resume from it, because it was written by another run: "
+                     "%s%s. To start a new run with its weights, use --load %s/%s",
+                     path, text, global_batch_advice(advice, sizeof advice, &saved->facts, facts),
+                     path, ddp_checkpoint_part_names[DDP_CHECKPOINT_MODEL]);
     free(text);
     return status;
 }

@@ -6,7 +6,7 @@
 #ifndef DDP_CHECKPOINT_STATE_H
 #define DDP_CHECKPOINT_STATE_H
 
-#include "ddp.h"
+#include "core/json.h"
 
 #define DDP_CHECKPOINT_FACTS       32
 #define DDP_CHECKPOINT_STATE_BYTES 65536 /* a longer state.json is refused */
@@ -94,6 +94,11 @@ void ddp_checkpoint_fact_add(struct ddp_checkpoint_facts *facts, const char *nam
 const char *ddp_checkpoint_fact_value(const struct ddp_checkpoint_facts *facts,
                                       const char *name); /* "unknown" when there is none */
 
+/* Facts as an object of strings, NULL without memory; and the reverse, false with a reason of
+ * DDP_CHECKPOINT_REASON bytes. */
+json_t *ddp_checkpoint_facts_object(const struct ddp_checkpoint_facts *facts);
+bool ddp_checkpoint_facts_read(struct ddp_checkpoint_facts *facts, json_t *object, char *reason);
+
 /* The text of state.json, with a checksum of its own.
  *   text [out]  freed with free()
  * DDP_ERR_MEMORY. */
@@ -110,11 +115,19 @@ bool ddp_checkpoint_state_parse(struct ddp_checkpoint_state *state, const char *
  */
 bool ddp_checkpoint_wrong(char *reason, const char *format, ...) DDP_PRINTF(2, 3);
 
+/* Writes every difference between two runs with both values: "batch size 8 (now 4), ...".
+ *   text [out]  freed with free(); NULL: there is none
+ * DDP_ERR_MEMORY. */
+enum ddp_status ddp_checkpoint_differences(char **text, uint64_t saved_seed,
+                                           const struct ddp_checkpoint_facts *saved, uint64_t seed,
+                                           const struct ddp_checkpoint_facts *facts);
+
 /* DDP_ERR_INVALID when a run with this seed and these facts would not continue as the saved one
  * would have: one message with every difference and both values.
- *   path  of the checkpoint, for the message */
+ *   path   of the checkpoint, for the message
+ *   again  the run is computed again, not continued: no advice */
 enum ddp_status ddp_checkpoint_state_match(const struct ddp_checkpoint_state *saved,
                                            const char *path, uint64_t seed,
-                                           const struct ddp_checkpoint_facts *facts);
+                                           const struct ddp_checkpoint_facts *facts, bool again);
 
 #endif

@@ -206,11 +206,14 @@ static bool is_given(const struct ddp_option *table, const struct ddp_options_gi
     return given->rows[index / 64] >> index % 64 & 1;
 }
 
-static void mark_given(const struct parse *parse, const struct ddp_option *row)
+/* value: NULL for a flag */
+static void mark_given(const struct parse *parse, const struct ddp_option *row, bool on,
+                       const char *value)
 {
     const size_t index = (size_t)(row - parse->table);
     assert(index < DDP_OPTIONS);
     parse->given->rows[index / 64] |= UINT64_C(1) << index % 64;
+    parse->given->values[index] = value || on ? value : "";
 }
 
 /* `value` is what came with the option itself, or NULL: then the next argument is taken if one is
@@ -235,7 +238,7 @@ static enum ddp_status apply(struct parse *parse, const struct ddp_option *row, 
                       : "''");
     enum ddp_status status = set_value(row, parse->destination, on, value, shown);
     if (status == DDP_OK)
-        mark_given(parse, row);
+        mark_given(parse, row, on, value);
     return status;
 }
 
@@ -297,7 +300,7 @@ static enum ddp_status apply_environment(const struct parse *parse, const struct
         return DDP_OK;
     enum ddp_status status = set_value(row, parse->destination, on, wanted ? value : NULL, shown);
     if (status == DDP_OK)
-        mark_given(parse, row);
+        mark_given(parse, row, on, wanted ? value : NULL);
     return status;
 }
 
@@ -414,6 +417,15 @@ void ddp_options_forget(const struct ddp_option *table, struct ddp_options_given
     assert(row);
     const size_t index = (size_t)(row - table);
     given->rows[index / 64] &= ~(UINT64_C(1) << index % 64);
+}
+
+void ddp_options_mark(const struct ddp_option *table, struct ddp_options_given *given,
+                      const char *name)
+{
+    const struct parse parse = {.table = table, .given = given};
+    const struct ddp_option *row = find_name(table, name, strlen(name));
+    assert(row);
+    mark_given(&parse, row, true, NULL);
 }
 
 bool ddp_option_list(const char *value, int most, int64_t min, int64_t max, bool rising,

@@ -82,6 +82,7 @@ struct ddp_option {
  * ddp_options_set(). Begins as zeros. */
 struct ddp_options_given {
     uint64_t rows[DDP_OPTIONS / 64];
+    const char *values[DDP_OPTIONS]; /* as they were given; of flags: NULL if on, "" if off */
 };
 
 /* Reads argv[1..] into `destination`. With stop_at_first, the first argument that is not an option
@@ -112,9 +113,11 @@ const struct ddp_option *ddp_options_given_of(const struct ddp_option *table,
 enum ddp_status ddp_options_check(const struct ddp_option *table,
                                   const struct ddp_options_given *given);
 
-/* As if the option had not been given. Its value stays. */
+/* As if the option had not been given, or had. Its value stays. */
 void ddp_options_forget(const struct ddp_option *table, struct ddp_options_given *given,
                         const char *name);
+void ddp_options_mark(const struct ddp_option *table, struct ddp_options_given *given,
+                      const char *name);
 
 /* Reads "5,3,8", at most `most` numbers from min to max; false: it is something else.
  *   rising  each is above the one before

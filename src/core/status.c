@@ -21,6 +21,7 @@ static const struct {
     [-DDP_ERR_UNSUPPORTED] = {"not supported here", 9},
     [-DDP_ERR_PREEMPTED] = {"stopped on request", 75},
     [-DDP_ERR_DIVERGED] = {"loss or gradient not finite", 10},
+    [-DDP_ERR_DIFFERS] = {"other weights than before", 11},
 };
 
 static bool known(enum ddp_status status)

@@ -36,7 +36,8 @@ struct ddp_mode_ops {
     /* As ddp_mode_complete_weights(), if weights are missing. */
     enum ddp_status (*complete_weights)(ddp_mode *mode);
     /* As ddp_mode_own_weights(); NULL: the first replica has them all. */
-    enum ddp_status (*own_weights)(ddp_mode *mode, int parameter, float *values, bool *own);
+    enum ddp_status (*own_weights)(ddp_mode *mode, int64_t begin, int64_t count, float *values,
+                                   bool *own);
     /* As ddp_mode_put_weights(). */
     enum ddp_status (*put_weights)(ddp_mode *mode, int64_t begin, int64_t count,
                                    const float *values);

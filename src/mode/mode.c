@@ -189,13 +189,13 @@ enum ddp_status ddp_mode_get_weights(ddp_mode *mode, int64_t begin, int64_t coun
     return status == DDP_OK && values ? ddp_device_synchronize(replica->device) : status;
 }
 
-enum ddp_status ddp_mode_own_weights(ddp_mode *mode, int parameter, float *values, bool *own)
+enum ddp_status ddp_mode_own_weights(ddp_mode *mode, int64_t begin, int64_t count, float *values,
+                                     bool *own)
 {
-    const struct ddp_parameter *p = ddp_graph_parameter_at(mode->setup.graph, parameter);
     if (mode->ops->own_weights)
-        return mode->ops->own_weights(mode, parameter, values, own);
+        return mode->ops->own_weights(mode, begin, count, values, own);
     *own = true;
-    return ddp_mode_get_weights(mode, p->offset, p->count, values);
+    return ddp_mode_get_weights(mode, begin, count, values);
 }
 
 double ddp_mode_idle_share(const ddp_mode *mode)

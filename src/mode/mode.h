@@ -221,10 +221,10 @@ enum ddp_status ddp_mode_complete_weights(ddp_mode *mode);
  * NULL. */
 enum ddp_status ddp_mode_get_weights(ddp_mode *mode, int64_t begin, int64_t count, float *values);
 
-/* Copies to host memory the values of a parameter (of the graph's table) that this worker updates.
- * Local.
- *   own [out]  false: another stage of a pipeline has it, and nothing is copied */
-enum ddp_status ddp_mode_own_weights(ddp_mode *mode, int parameter, float *values, bool *own);
+/* The same without others, for a part of one parameter; weights must not be missing.
+ *   own [out]  false: another stage of a pipeline has them, and nothing is copied */
+enum ddp_status ddp_mode_own_weights(ddp_mode *mode, int64_t begin, int64_t count, float *values,
+                                     bool *own);
 
 /* Pipeline: the share of the last step that its stages, on average, waited for others; -1: not
  * measured. */

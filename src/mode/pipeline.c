@@ -391,11 +391,10 @@ static enum ddp_status get_gradients(ddp_mode *mode, int64_t begin, int64_t coun
                             values);
 }
 
-static enum ddp_status own_weights(ddp_mode *mode, int parameter, float *values, bool *own)
+static enum ddp_status own_weights(ddp_mode *mode, int64_t begin, int64_t count, float *values,
+                                   bool *own)
 {
-    struct ddp_pipeline *pipeline = (struct ddp_pipeline *)mode;
-    const struct ddp_parameter *p = ddp_graph_parameter_at(pipeline->graph, parameter);
-    return ddp_pipeline_own(pipeline, p->offset, p->count, values, own);
+    return ddp_pipeline_own((struct ddp_pipeline *)mode, begin, count, values, own);
 }
 
 static double idle_share(const ddp_mode *mode)

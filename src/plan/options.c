@@ -513,6 +513,12 @@ static const struct ddp_option rows[] = {
              "skip the update, or warn only"},
     {OPTION_TEXT("log", report.log, "FILE"), .example = "--log steps.jsonl",
      .help = "append the figures of each step and evaluation to this file, as JSON lines"},
+    {OPTION_INT("hash-every", report.hash_every, 1, DDP_COUNT_MAX, "N"), .scope = DDP_OF_TRAINING,
+     .needs = "log",
+     .help = "put into --log what trainer verify needs, and the hash of the weights every N steps "
+             "and at the end"},
+    {OPTION_INT("step", verify_step, 1, DDP_COUNT_MAX, "K"),
+     .help = "trainer verify: the step to compute again (default: the last that has a hash)"},
     {OPTION_TEXT("tensorboard", report.tensorboard, "DIR"),
      .help = "write them to an event file in this directory, for TensorBoard"},
     {OPTION_TEXT("trace", report.trace, "FILE"),

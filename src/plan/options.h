@@ -109,6 +109,7 @@ struct ddp_train_options {
     bool keep_best;
     bool eval_only;
     const char *predict; /* NULL: not asked for */
+    int64_t verify_step; /* of ddp_train_verify(); 0: the last that can be */
     bool resume, extend, evaluate, quiet, plan;
     double plan_memory;        /* bytes; 0: not given */
     int64_t shape[4], classes; /* of samples that a plan is for; classes 0: not given */

@@ -102,7 +102,7 @@ enum ddp_status ddp_train_check_pairs(const struct ddp_train_options *options)
     if (ddp_options_check(ddp_train_option_table(), &options->given) != DDP_OK)
         return DDP_ERR_INVALID;
     if (options->resume_from && options->load && !ddp_train_given(options, "lora") &&
-        !options->adapters) /* whose checkpoints are without their base */
+        !options->adapters && !options->verify_step) /* whose checkpoints are without their base */
         return ddp_fail(DDP_ERR_INVALID, "--resume-from and --load exclude each other: give one");
     if (check_own_data(options) != DDP_OK)
         return DDP_ERR_INVALID;

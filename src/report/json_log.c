@@ -11,6 +11,7 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "report/sha256.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -26,6 +27,7 @@ struct json_log {
     int64_t last_step;
     int64_t start_ns;
     bool ended_early;
+    char chain[DDP_SHA256_TEXT]; /* of the last line, if lines are chained */
 };
 
 /* JSON knows no NaN and no infinity: null stands for them. */
@@ -34,11 +36,27 @@ static json_t *real(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+/* A line with its chain: it is as if the object had that member. */
+static void write_chained(struct json_log *log, const char *text, size_t bytes)
+{
+    unsigned char digest[DDP_SHA256_BYTES];
+    char *line = NULL;
+    ddp_sha256(digest, log->chain, strlen(log->chain), text, bytes - 1);
+    ddp_sha256_text(log->chain, digest);
+    const int length =
+        asprintf(&line, "%.*s" DDP_LOG_CHAIN "%s\"}\n", (int)(bytes - 1), text, log->chain);
+    if (length > 0)
+        ddp_append_file_write(log->file, line, (size_t)length);
+    free(line);
+}
+
 static void write_object(struct json_log *log, json_t *object)
 {
     char *text = object ? ddp_json_text(object, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
     size_t bytes = text ? strlen(text) : 0;
-    if (text) {
+    if (text && log->facts->record) {
+        write_chained(log, text, bytes);
+    } else if (text) {
         text[bytes] = '\n'; /* in the place of the zero */
         ddp_append_file_write(log->file, text, bytes + 1);
     }
@@ -122,7 +140,10 @@ static enum ddp_status json_open(void **state, const struct ddp_train_facts *fac
     log->facts = facts;
     log->last_step = facts->first_step;
     log->start_ns = ddp_clock_ns();
-    write_object(log, header(facts));
+    json_t *first = header(facts);
+    if (first && facts->record)
+        json_object_update(first, facts->record);
+    write_object(log, first);
     *state = log;
     return DDP_OK;
 }
@@ -195,6 +216,15 @@ static void json_checkpoint(void *state, int64_t steps)
                                   (json_int_t)steps, "time", ddp_clock_wall()));
 }
 
+static void json_hash(void *state, int64_t steps, json_t *hash)
+{
+    json_t *object = json_pack("{s:s, s:I, s:f}", "event", "hash", "step", (json_int_t)steps,
+                               "time", ddp_clock_wall());
+    if (object)
+        json_object_update(object, hash);
+    write_object(state, object);
+}
+
 static void json_close(void *state, enum ddp_status status)
 {
     struct json_log *log = state;
@@ -217,5 +247,6 @@ const struct ddp_train_sink_ops ddp_train_sink_json = {
     .evaluation = json_evaluation,
     .text = json_text,
     .checkpoint = json_checkpoint,
+    .hash = json_hash,
     .close = json_close,
 };

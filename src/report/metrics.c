@@ -224,6 +224,14 @@ void ddp_train_metrics_checkpoint(ddp_train_metrics *metrics, int64_t steps)
             sinks[i]->checkpoint(metrics->states[i], steps);
 }
 
+void ddp_train_metrics_hash(ddp_train_metrics *metrics, int64_t steps, json_t *hash)
+{
+    ddp_train_metrics_end_aside(metrics, "hash");
+    for (size_t i = 0; i < SINK_COUNT; i++)
+        if (metrics->states[i] && sinks[i]->hash)
+            sinks[i]->hash(metrics->states[i], steps, hash);
+}
+
 void ddp_train_metrics_memory(ddp_train_metrics *metrics, double peak)
 {
     metrics->facts.memory_peak = peak;

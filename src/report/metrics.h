@@ -6,6 +6,7 @@
 #ifndef DDP_REPORT_METRICS_H
 #define DDP_REPORT_METRICS_H
 
+#include "core/json.h"
 #include "data/dataset.h"
 #include "mode/mode.h"
 #include "optim/schedule.h"
@@ -15,6 +16,7 @@ struct ddp_report_options {
     const char *log, *tensorboard, *trace; /* files, or NULL */
     int64_t trace_first, trace_last;       /* steps, from 1 */
     int64_t log_every;                     /* steps; 0: each */
+    int64_t hash_every;                    /* steps; 0: never */
     bool verbose;
 };
 
@@ -43,7 +45,9 @@ struct ddp_train_facts {
     int64_t first_step;            /* above 0: training was resumed */
     double exchange_bytes;         /* that a step moves, as planned: struct ddp_mode_traffic */
     double memory_peak;            /* bytes of a worker at most, at the end; 0: not measured */
-    FILE *out;                     /* NULL: nothing is printed */
+    json_t *record; /* what the run can be computed again from (train/record.h), for the log, whose
+                       lines are chained then; NULL: nothing */
+    FILE *out;      /* NULL: nothing is printed */
 };
 
 /* One optimizer step. */
@@ -103,13 +107,18 @@ struct ddp_train_text {
     double seconds;       /* that all of them took */
 };
 
+/* What a line of the log ends in that is chained: the SHA-256 of this value in the line before, or
+ * nothing in a run's first line, and of the line up to here. */
+#define DDP_LOG_CHAIN ",\"chain\":\""
+
 struct ddp_train_sink_ops {
     /* *state [out] stays NULL when the options do not ask for this sink. */
     enum ddp_status (*open)(void **state, const struct ddp_train_facts *facts);
     void (*step)(void *state, const struct ddp_train_event *step);
     void (*evaluation)(void *state, const struct ddp_train_evaluation *evaluation);
     void (*text)(void *state, const struct ddp_train_text *text);
-    void (*checkpoint)(void *state, int64_t steps); /* done; NULL: it does not show them */
+    void (*checkpoint)(void *state, int64_t steps);         /* done; NULL: it does not show them */
+    void (*hash)(void *state, int64_t steps, json_t *hash); /* NULL: as above */
     void (*pause)(void *state); /* before others print a line; NULL: it shows nothing */
     void (*close)(void *state, enum ddp_status status); /* with the result of the training */
 };
@@ -147,6 +156,9 @@ void ddp_train_metrics_texts(ddp_train_metrics *metrics, int64_t step, char *con
 
 /* A checkpoint after so many steps; ends an aside. */
 void ddp_train_metrics_checkpoint(ddp_train_metrics *metrics, int64_t steps);
+
+/* The hash of the weights after so many steps, as train/record.h has it; ends an aside. */
+void ddp_train_metrics_hash(ddp_train_metrics *metrics, int64_t steps, json_t *hash);
 
 /* What a worker has held at most, in bytes. */
 void ddp_train_metrics_memory(ddp_train_metrics *metrics, double peak);

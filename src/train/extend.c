@@ -140,6 +140,7 @@ enum ddp_status ddp_run_match(const struct ddp_run *run, const struct ddp_checkp
     const bool differs = ddp_schedule_depends_on_length(now) &&
                          run->schedule_before.kind == now->kind && !is_same_plan(run, now);
     struct ddp_checkpoint_state same = from->state; /* except the length */
+    const bool again = run->planned.options->verify_step > 0;
     char unsaid[256];
     for (size_t i = 0; differs && i < sizeof names / sizeof names[0]; i++)
         if (names[i])
@@ -148,13 +149,13 @@ enum ddp_status ddp_run_match(const struct ddp_run *run, const struct ddp_checkp
     if ((differs && !run->is_extended) || shorter) {
         ddp_log_hold(unsaid, sizeof unsaid);
         const enum ddp_status status =
-            ddp_checkpoint_state_match(&same, from->path, run->planned.options->seed, facts);
+            ddp_checkpoint_state_match(&same, from->path, run->planned.options->seed, facts, again);
         ddp_log_hold(NULL, 0);
         if (status == DDP_OK)
             return fail_length(run, facts);
         same = from->state; /* the length is one difference of several: all are told */
     }
-    return ddp_checkpoint_state_match(&same, from->path, run->planned.options->seed, facts);
+    return ddp_checkpoint_state_match(&same, from->path, run->planned.options->seed, facts, again);
 }
 
 /* --- what is said ----------------------------------------------------------------------------- */

@@ -14,6 +14,7 @@
 #include "train/hooks.h"
 #include "train/outputs.h"
 #include "train/predict.h"
+#include "train/record.h"
 #include "train/summary.h"
 #include "weights/weights.h"
 
@@ -81,7 +82,9 @@ enum ddp_status ddp_run_begin(struct ddp_run *run)
     if (run->out && planned)
         ddp_planned_print_evaluation(&run->planned, run->out);
     ddp_run_resume_print(run);
-    return ddp_train_metrics_open(&run->metrics, &facts);
+    status = ddp_record_begin(&run->record, run);
+    facts.record = run->record;
+    return status == DDP_OK ? ddp_train_metrics_open(&run->metrics, &facts) : status;
 }
 
 /* --- --plan ----------------------------------------------------------------------------------- */
@@ -179,8 +182,8 @@ static enum ddp_status between_steps(struct ddp_run *run)
 static enum ddp_status end_step(struct ddp_run *run)
 {
     const int64_t every = run->planned.options->sample_every;
-    enum ddp_status status = DDP_OK;
-    if (every > 0 && run->step % every == 0)
+    enum ddp_status status = ddp_record_step(run);
+    if (status == DDP_OK && every > 0 && run->step % every == 0)
         status = ddp_mode_average(run->mode);
     if (status == DDP_OK && run->step > run->first_step)
         status = ddp_run_sample(run, run->step);

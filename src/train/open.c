@@ -357,6 +357,7 @@ void ddp_run_close(struct ddp_run *run)
     ddp_run_checkpoint_close(run); /* waits for what is being written */
     ddp_loader_destroy(run->loader);
     ddp_trace_close(run->complete && ddp_job_node_rank(run->job) == 0);
+    json_decref(run->record);
     ddp_train_evaluator_destroy(run->evaluator);
     ddp_run_sample_close(run);
     ddp_mode_destroy(run->mode);

@@ -125,9 +125,8 @@ static void add_local(struct ddp_checkpoint_facts *facts, const struct ddp_mode_
                                 number_text(momentum, local->outer_momentum));
 }
 
-/* Everything that determines the bits of the weights, and nothing else: neither workers nor modes.
- * A new setting that does must be added here. */
-static void collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts *facts)
+/* A new setting that determines them must be added here. */
+void ddp_run_collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts *facts)
 {
     const struct ddp_train_plan *plan = &run->planned.plan;
     facts->count = 0;
@@ -258,7 +257,7 @@ static enum ddp_status check_checkpoint(struct ddp_run *run)
     struct ddp_checkpoint_facts facts;
     take_lanes(run);
     ddp_run_take_schedule(run);
-    collect_facts(run, &facts);
+    ddp_run_collect_facts(run, &facts);
     if (run->planned.options->plan &&
         ddp_graph_frozen_count(run->planned.graph) > 0) /* it has not read them */
         ddp_checkpoint_fact_add(&facts, FROZEN, "%s",
@@ -301,8 +300,9 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
     struct ddp_schedule *schedule = &run->planned.plan.schedule;
     struct found found = {0};
     enum ddp_status status = DDP_OK;
-    if (!run->planned.options->resume && !run->planned.options->resume_from &&
-        !run->planned.options->checkpoint)
+    const struct ddp_train_options *options = run->planned.options;
+    if (!options->resume && !options->resume_from && !options->checkpoint &&
+        !options->report.hash_every && !options->verify_step)
         return DDP_OK;
     if (run->planned.plan.rank == 0) {
         status = ddp_dataset_fingerprint(run->planned.data, &run->data_fingerprint);
@@ -475,7 +475,7 @@ enum ddp_status ddp_run_checkpoint(struct ddp_run *run, int64_t step)
                                              .apart = {apart.workers, apart.weights, apart.state},
                                              .has_rate = isfinite(run->own_rate),
                                              .rate = run->own_rate};
-        collect_facts(run, &state.facts);
+        ddp_run_collect_facts(run, &state.facts);
         status = ddp_checkpoint_start(run->checkpoints, &state);
     }
     run->saved_step = step;

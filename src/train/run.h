@@ -26,6 +26,7 @@ struct ddp_run {
     ddp_mode *mode;
     ddp_loader *loader;
     ddp_train_evaluator *evaluator;
+    json_t *record; /* for the metrics; NULL: nothing */
     ddp_train_metrics *metrics;
     struct ddp_continuation *continuation; /* rank 0 with --sample-every; else NULL */
     struct ddp_whole sampled;              /* ... the weights that it reads */
@@ -69,6 +70,10 @@ enum ddp_status ddp_run_checkpoint_open(struct ddp_run *run);
 enum ddp_status ddp_run_resume(struct ddp_run *run);
 enum ddp_status ddp_run_restore(struct ddp_run *run);
 void ddp_run_resume_print(const struct ddp_run *run);
+
+/* Everything that determines the bits of the weights, and nothing else: neither workers nor modes.
+ * On rank 0, after ddp_run_resume(), which hashes the data if a fact is wanted. */
+void ddp_run_collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts *facts);
 
 /* Making a run longer than it was planned (extend.c), on rank 0, with a checkpoint that was read:
  * takes over how its rate was planned, or plans it anew for --extend; compares what decides the

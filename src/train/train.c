@@ -16,6 +16,7 @@
 #include "train/tensors.h"
 #include "generate/texts.h"
 #include "train/tokenize.h"
+#include "train/verify.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -488,12 +489,51 @@ enum ddp_status ddp_train_tokenize(ddp_train *train, const char *in, const char 
     return alone(&options, out, ddp_tokenize);
 }
 
+static enum ddp_status fail_open(void)
+{
+    return ddp_fail(DDP_ERR_INVALID, "the run is open: call ddp_train_close() first");
+}
+
+/* The steps up to the one that is compared last. */
+static enum ddp_status compute_again(ddp_train *train, struct ddp_verify *verify, FILE *out)
+{
+    struct ddp_run *run = &train->run;
+    enum ddp_status status = open_training(train, out, false);
+    if (status == DDP_OK)
+        status = ddp_verify_begin(verify, run);
+    while (status == DDP_OK && run->step < verify->history.step) {
+        status = ddp_run_step(run);
+        if (status == DDP_OK)
+            status = ddp_verify_step(verify, run);
+    }
+    if (status == DDP_OK)
+        ddp_verify_print(verify, run);
+    return close_run(train, status);
+}
+
+enum ddp_status ddp_train_verify(ddp_train *train, const char *log, FILE *out)
+{
+    const struct ddp_train_options options = train->options;
+    struct ddp_verify verify;
+    if (train->open)
+        return fail_open();
+    enum ddp_status status = ddp_verify_open(&verify, log, &train->options);
+    if (status == DDP_OK)
+        status = compute_again(train, &verify, out);
+    train->options = options;
+    ddp_verify_close(&verify);
+    return status;
+}
+
 enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
 {
     const struct ddp_train_options *options = &train->options;
     enum ddp_status status;
     if (train->open)
-        return ddp_fail(DDP_ERR_INVALID, "the run is open: call ddp_train_close() first");
+        return fail_open();
+    if (options->verify_step)
+        return ddp_fail(DDP_ERR_INVALID, "--step belongs to trainer verify LOG; to train so many "
+                                         "steps, use --steps");
     if (options->generate)
         return alone(options, out, generate);
     if (ddp_planned_converts(options))

@@ -135,21 +135,21 @@ START_TEST(match_names_all_differences)
     struct ddp_checkpoint_facts now = {0};
     ddp_checkpoint_fact_add(&now, "model", "gpt2 \"quoted\" \\ \xc3\xa9");
     ddp_checkpoint_fact_add(&now, "batch size", "64");
-    ck_assert_int_eq(ddp_checkpoint_state_match(&state, "p", 7, &now), DDP_OK);
+    ck_assert_int_eq(ddp_checkpoint_state_match(&state, "p", 7, &now, false), DDP_OK);
     /* An earlier version did not write it. */
     ddp_checkpoint_fact_add(&now, DDP_CHECKPOINT_DATA, "1");
-    ck_assert_int_eq(ddp_checkpoint_state_match(&state, "p", 7, &now), DDP_OK);
+    ck_assert_int_eq(ddp_checkpoint_state_match(&state, "p", 7, &now, false), DDP_OK);
     now.count--;
     ddp_checkpoint_fact_add(&now, "new", "x");
     snprintf(now.facts[1].value, sizeof now.facts[1].value, "32");
     capture_start();
-    enum ddp_status status = ddp_checkpoint_state_match(&state, "p", 8, &now);
+    enum ddp_status status = ddp_checkpoint_state_match(&state, "p", 8, &now, false);
     const char *message = capture_stop();
     ck_assert_int_eq(status, DDP_ERR_INVALID);
     one_message(message, "seed 7 (now 8), batch size 64 (now 32)", "new unknown (now x)");
     now.count = 1;
     capture_start();
-    status = ddp_checkpoint_state_match(&state, "p", 7, &now);
+    status = ddp_checkpoint_state_match(&state, "p", 7, &now, false);
     message = capture_stop();
     ck_assert_int_eq(status, DDP_ERR_INVALID);
     one_message(message, "batch size 64 (now unknown)", "p: ");
@@ -167,7 +167,7 @@ START_TEST(match_names_the_parts_that_differ)
     ddp_checkpoint_fact_add(&now, DDP_CHECKPOINT_SHARDS, "4");
     ddp_checkpoint_fact_add(&now, DDP_CHECKPOINT_BATCH, "16");
     capture_start();
-    enum ddp_status status = ddp_checkpoint_state_match(&state, "p", 7, &now);
+    enum ddp_status status = ddp_checkpoint_state_match(&state, "p", 7, &now, false);
     const char *message = capture_stop();
     ck_assert_int_eq(status, DDP_ERR_INVALID);
     one_message(message, ": model gpt2 layers=2 (now gpt2 layers=4), shards 8 (now 4). ",
@@ -175,7 +175,7 @@ START_TEST(match_names_the_parts_that_differ)
     snprintf(now.facts[0].value, sizeof now.facts[0].value, "mlp hidden=5");
     snprintf(now.facts[2].value, sizeof now.facts[2].value, "32");
     capture_start();
-    status = ddp_checkpoint_state_match(&state, "p", 7, &now);
+    status = ddp_checkpoint_state_match(&state, "p", 7, &now, false);
     message = capture_stop();
     ck_assert_int_eq(status, DDP_ERR_INVALID);
     one_message(message, ": model gpt2 (now mlp), shards", "batch size 16 (now 32). To start");

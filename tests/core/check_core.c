@@ -351,9 +351,9 @@ END_TEST
 
 START_TEST(status_names)
 {
-    for (int status = 0; status >= -11; status--)
+    for (int status = 0; status >= -12; status--)
         ck_assert_str_ne(ddp_status_string((enum ddp_status)status), "unknown status");
-    ck_assert_str_eq(ddp_status_string((enum ddp_status) - 12), "unknown status");
+    ck_assert_str_eq(ddp_status_string((enum ddp_status) - 13), "unknown status");
     ck_assert_str_eq(ddp_status_string((enum ddp_status)1), "unknown status");
     ck_assert_int_eq(ddp_status_exit_code(DDP_OK), 0);
     ck_assert_int_eq(ddp_status_exit_code(DDP_ERR_ABORTED), 6);

@@ -3,23 +3,8 @@
 # ddprun-finetune(7): each command of the page is run as it stands, in its order, in a directory with a tiny model and chats.
 # The Python of the page is run where transformers and PEFT are installed.
 . "${srcdir:-.}/tests/lib/cli.inc"
-here=$(cd "$here" && pwd)
+. "$here/tests/lib/page.inc"
 page=$here/man/ddprun-finetune.7
-cd "$work" || exit 99
-mkdir bin
-ln -s "$trainer" "$ddprun" bin || exit 99
-PATH=$work/bin:$PATH
-
-# blocks KIND: writes the code after each mark of this kind to block-1, block-2 and so on; prints the names in the marks
-blocks() {
-    rm -f block-*
-    awk -v mark=".\\\\\" $1" 'index($0 " ", mark " ") == 1 { on = 1; count++; print substr($0, length(mark) + 2); next }
-         on && /^\.Bd/ { code = 1; next } /^\.Ed/ { on = code = 0 } code { print >"block-" count }' "$page"
-    for block in block-*; do
-        [ -e "$block" ] || continue
-        sed 's/\\e/\\/g; s/\\-/-/g; s/\\&//g' "$block" >edited && mv edited "$block"
-    done
-}
 
 # What the reader has: a model with a tokenizer and a chat template, and chats.
 cat >config.json <<'END'

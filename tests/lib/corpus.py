@@ -33,6 +33,7 @@ wrong with it.
   link/         what comes over a connection between ddpruns; before it, its phase and the size of its pieces
 """
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -949,6 +950,49 @@ def write_run_log():
         put("run_log", "bad-" + name, data)
 
 
+def write_history():
+    def chained(*objects):
+        chain, lines = "", b""
+        for item in objects:
+            text = json.dumps(item, separators=(",", ":"))[:-1]
+            chain = hashlib.sha256(((chain if item["event"] != "run" else "") + text).encode()).hexdigest()
+            lines += f'{text},"chain":"{chain}"}}\n'.encode()
+        return lines
+
+    def run(first_step=1, config={}, **members):
+        config = {"seed": 0, "shards": 2, "batch_size": 4, **config}
+        return {"event": "run", "first_step": first_step, "world_size": 2, "config": config, "options": ["--steps=4", "--no-eval"],
+                "run": {"shards": "2"}, "weights": "0" * 64, "tensors": ["0" * 16, "f" * 16], **members}
+
+    def hashed(step, **members):
+        return {"event": "hash", "step": step, "weights": "1" * 64, "tensors": ["1" * 16, "a" * 16], **members}
+
+    step = {"event": "step", "step": 1, "loss": 2.0}
+    plain = b'{"event":"run","first_step":1}\n{"event":"step","step":1}\n'
+    whole = chained(run(), step, hashed(2), hashed(4), {"event": "end"})
+    lines = whole.splitlines(True)
+    good = {
+        "whole": whole, "resumed": whole + chained(run(3), hashed(6)), "behind-another": plain + whole, "before-another": whole + plain,
+        "cut": whole[:-20], "killed": whole[:-20] + b"\n" + chained(run(3), hashed(4)), "seed": chained(run(config={"seed": str(2**64 - 1)}), hashed(1)),
+        "sign": whole.replace(b'"loss":2.0', b'"loss":3.0') + b"sign", "unknown": chained(run(later=1), {"event": "later"}, hashed(1)),
+    }
+    bad = {
+        "empty": b"", "text": b"one\ntwo\n", "no-hashes": plain, "edited": whole.replace(b'"loss":2.0', b'"loss":3.0'),
+        "edited-run": whole.replace(b"--steps=4", b"--steps=5"), "line-gone": b"".join(lines[:1] + lines[2:]),
+        "order": b"".join([lines[0], lines[2], lines[1], *lines[3:]]), "unchained": whole + b'{"event":"hash","step":5}\n',
+        "half-between": lines[0] + lines[1][:-20] + b"\n" + lines[2], "hash-before-run": lines[2] + whole, "no-options": chained(run(), hashed(1, weights=1)),
+        "chain-alone": b"".join(lines[:2]) + b',"chain":"' + b"0" * 64 + b'"}\n' + b"".join(lines[2:]),
+        "word": chained(run(options=["steps"]), hashed(1)), "words": chained(run(options=3), hashed(1)), "first-step": chained(run(0), hashed(1)),
+        "tensor": chained(run(), hashed(1, tensors=["1"])), "weights-short": chained(run(weights="00"), hashed(1)), "step-zero": chained(run(), hashed(0)),
+        "step-huge": chained(run(), hashed(10**16)), "facts": chained(run(run=[1]), hashed(1)), "seed": chained(run(config={"seed": -1}), hashed(1)),
+        "upper-case": chained(run(), hashed(1, weights="A" * 64)), "not-utf8": lines[0] + b'{"event":"\xff"}\n' + lines[1],
+    }
+    for name, data in good.items():
+        put("history", "good-" + name, data)
+    for name, data in bad.items():
+        put("history", "bad-" + name, data)
+
+
 def write_trace():
     def event(**members):
         return json.dumps(members, separators=(",", ":")).encode() + b",\n"
@@ -1067,6 +1111,7 @@ write_tokenizer()
 write_table()
 write_idx()
 write_run_log()
+write_history()
 write_trace()
 write_link()
 write_safetensors()

@@ -3,6 +3,7 @@
  * Command lines from one table: parsing, ranges, --help. In long names '-' and '_' are the same.
  *   values  --name value, --name=value, -x value, -xvalue
  *   flags   --name, -x, and --no-name where the row allows it
+ *   parts   --name value,word=value: the row of the word is called "name word"
  * A value may also come from the environment; the command line wins. */
 #ifndef DDP_CORE_OPTIONS_H
 #define DDP_CORE_OPTIONS_H

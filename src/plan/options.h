@@ -60,7 +60,7 @@ struct ddp_train_options {
     bool shuffle, drop_last;
     const char *config;
     const char *export_path; /* in export_text; NULL: not given */
-    char export_text[4096];
+    char export_text[4096], trace_text[4096];
     const struct ddp_weight_format *export_format; /* NULL: as the path says */
     const char *adapters;                          /* llama: PEFT's directory; NULL: not given */
     bool adapted;                   /* --load or --adapters has adapters; set with the model */
@@ -90,7 +90,7 @@ struct ddp_train_options {
     bool nesterov, scale_rate;
     int schedule; /* enum ddp_schedule_kind */
     int64_t warmup_steps;
-    double warmup_epochs, min_rate, gamma;
+    double min_rate, gamma;
     int64_t step_size, milestones[DDP_SCHEDULE_MILESTONES]; /* epochs */
     int milestone_count;
     double bucket_mb;

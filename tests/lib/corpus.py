@@ -860,6 +860,10 @@ def write_run_log():
         "large-step": run() + steps(2**53 - 1, 2**53 - 1),
         "resumed-complete": run() + steps(1, 4) + end + run(first_step=5) + end,
         "negative-time": run(time=-1e300) + steps(1, 2, seconds=-1e300, samples_per_second=1e300),
+        "facts": run(host="a", versions={"ddprun": "1", "": 2.5, "deep": {"x": [1]}}, command=[
+            "trainer", "--a", "1", "--a=2", "-b3", "-c", "--", "-", "--d_e", 5, None, "--" + "x" * 100, "y" * 300]) + steps(1, 2) +
+        line("evaluation", step=2, test_loss=None, test_=1.0, test_a=2, test_b="c", **{f"test_{i}": i for i in range(70)}) +
+        run(first_step=2, command="trainer") + steps(2, 3),
         "control": run(seed="18446744073709551615").replace(b'"mlp"', b'"\\u001b[2J"') + steps(1, 1),
     }
     bad = {

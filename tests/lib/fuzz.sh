@@ -50,7 +50,7 @@ sources_of() {
     options) echo "$core core/options.c core/parse.c" ;;
     choices) echo "$core core/crc32c.c ../kernels/cuda/choices.c" ;;
     place) echo "core/parse.c ../launcher/place_text.c" ;;
-    run_log) echo "$core core/input_file.c core/json.c core/parse.c ../reporter/run_log.c ../reporter/series.c" ;;
+    run_log) echo "$core core/input_file.c core/json.c core/parse.c ../reporter/run_facts.c ../reporter/run_log.c ../reporter/series.c" ;;
     trace) echo "$core core/input_file.c core/json.c core/parse.c ../reporter/trace_file.c" ;;
     *) echo "no fuzz target named $1" >&2; exit 2 ;;
     esac

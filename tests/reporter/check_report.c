@@ -109,6 +109,40 @@ START_TEST(places_on_axes)
 }
 END_TEST
 
+/* Scores are forgotten as steps are, and what a run was started with is that of its last start. */
+START_TEST(facts_and_scores)
+{
+    add_run(1);
+    add_steps(1, 3, "2");
+    add("{\"event\":\"evaluation\",\"step\":2,\"test_loss\":1,\"test_f1\":0.5,\"test_x\":\"no\"}"
+        "\n");
+    add("{\"event\":\"evaluation\",\"step\":3,\"test_loss\":null,\"test_f1\":0.75}\n");
+    add("{\"event\":\"run\",\"format\":1,\"time\":9,\"host\":\"b\",\"first_step\":3,\"world_size\":"
+        "4,");
+    add("\"config\":{\"model\":\"mlp\",\"global_batch\":8,\"rate\":0.5,\"on\":true,\"off\":null},");
+    add("\"command\":[\"trainer\",\"-g8\",\"--log\",\"x\",\"--load=a\",\"--load\",\"b\",\"--a_b\","
+        "\"-s\",\"-5\","
+        "\"-d\",\"d\",\"-\",3,\"--lr\"]}\n");
+    struct run_log log = parse();
+    const struct log_run *run = &log.runs[0];
+    ck_assert_int_eq(log.count, 1);
+    ck_assert_int_eq(run->score_count, 2);
+    ck_assert_int_eq(run->metric_count, 2);
+    ck_assert_str_eq(run->metrics[run->scores[1].metric].name, "f1");
+    ck_assert(run->scores[1].value == 0.5 && run->scores[1].step == 2);
+    ck_assert(run_log_has_metric(run, "loss") && !run_log_has_metric(run, "x"));
+    static const char *const wanted[][2] = {
+        {"host", "b"},      {"world_size", "4"},     {"model", "mlp"},  {"global_batch", "8"},
+        {"rate", "0.5"},    {"on", "yes"},           {"--load", "a b"}, {"--a-b", "yes"},
+        {"--steps", "yes"}, {"-5", "yes"},           {"--data", "d"},   {"--learning-rate", "yes"},
+        {"off", "-"},       {"--global-batch", "-"}, {"--log", "-"},    {"time", "-"}};
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
+        ck_assert_str_eq(run_log_fact(run, wanted[i][0]), wanted[i][1]);
+    ck_assert_int_eq(run->fact_count, 12);
+    run_log_free(&log);
+}
+END_TEST
+
 /* Thinning keeps the extremes and the order. */
 START_TEST(thinning_keeps_peaks)
 {
@@ -250,6 +284,7 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("report");
     tcase_add_test(tcase, a_restarted_run_is_one);
     tcase_add_test(tcase, a_complete_run_and_another_are_two);
+    tcase_add_test(tcase, facts_and_scores);
     tcase_add_test(tcase, places_on_axes);
     tcase_add_test(tcase, thinning_keeps_peaks);
     tcase_add_test(tcase, smoothing);

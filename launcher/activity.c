@@ -7,8 +7,8 @@
 #include "launcher/activity.h"
 
 #include "core/clock.h"
-#include "launcher/entries.h"
-#include "launcher/proc.h"
+#include "launcher/system/entries.h"
+#include "launcher/system/proc.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "launcher/proc.h"
+#include "launcher/system/proc.h"
 #include "launcher/report.h"
 
 #include <errno.h>

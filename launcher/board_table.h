@@ -5,6 +5,7 @@
 #define DDP_LAUNCHER_BOARD_TABLE_H
 
 #include "job/board.h"
+#include "launcher/link/link.h"
 
 /* Writes a line for each rank, and a sentence that explains a hang, to `out`. */
 void board_table_write(const struct ddp_board *board, FILE *out);
@@ -15,14 +16,8 @@ void board_table_nodes(const struct ddp_board *board, FILE *out);
 /* The lines of the ranks, and the sentence, to standard error, each as ddprun's. */
 void board_table_log(const struct ddp_board *board);
 
-/* What ranks have waited in collectives over the run; needs DDP_BOARD_TIMES. */
-struct board_times {
-    int latest; /* the rank that waited least, because the others waited for it */
-    int64_t least_ns, most_ns;
-    uint64_t timed; /* collectives */
-};
-
-/* Of a board; and together with those of another. */
+/* What the ranks of a board have waited in collectives; needs DDP_BOARD_TIMES. And together with
+ * those of another. */
 struct board_times board_table_times(const struct ddp_board *board);
 void board_times_add(struct board_times *all, const struct board_times *some);
 

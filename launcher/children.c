@@ -7,7 +7,7 @@
 #include "launcher/children.h"
 
 #include "core/clock.h"
-#include "launcher/proc.h"
+#include "launcher/system/proc.h"
 
 #include <dirent.h>
 #include <errno.h>

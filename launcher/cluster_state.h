@@ -8,7 +8,7 @@
 #include "job/mirror.h"
 #include "launcher/cluster.h"
 #include "launcher/exchange.h"
-#include "launcher/link.h"
+#include "launcher/link/link.h"
 
 /* Of link_text.flags. */
 enum end_flag {

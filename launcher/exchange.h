@@ -5,7 +5,7 @@
 #ifndef DDP_LAUNCHER_EXCHANGE_H
 #define DDP_LAUNCHER_EXCHANGE_H
 
-#include "launcher/link.h"
+#include "launcher/link/link.h"
 #include "launcher/place.h"
 
 struct exchange {

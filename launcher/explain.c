@@ -7,8 +7,8 @@
 
 #include "core/plugin.h"
 #include "core/text.h"
-#include "launcher/link_address.h"
-#include "launcher/proof.h"
+#include "launcher/link/address.h"
+#include "launcher/link/proof.h"
 
 #include <limits.h>
 #include <net/if.h>

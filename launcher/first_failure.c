@@ -9,8 +9,8 @@
 #include "core/log.h"
 #include "launcher/cluster.h"
 #include "launcher/error_file.h"
-#include "launcher/limits.h"
-#include "launcher/proc.h"
+#include "launcher/system/limits.h"
+#include "launcher/system/proc.h"
 #include "launcher/report.h"
 
 #include <signal.h>

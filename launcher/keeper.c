@@ -8,8 +8,8 @@
 #include "launcher/keeper.h"
 
 #include "core/log.h"
-#include "launcher/link.h"
-#include "launcher/proc.h"
+#include "launcher/link/link.h"
+#include "launcher/system/proc.h"
 #include "launcher/report.h"
 
 #include <errno.h>

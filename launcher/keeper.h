@@ -11,8 +11,8 @@
 #define DDP_LAUNCHER_KEEPER_H
 
 #include "ddp.h"
-#include "launcher/cgroup.h"
-#include "launcher/mark.h"
+#include "launcher/system/cgroup.h"
+#include "launcher/system/mark.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

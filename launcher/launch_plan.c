@@ -8,7 +8,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "job/board.h"
-#include "launcher/limits.h"
+#include "launcher/system/limits.h"
 
 #include <errno.h>
 #include <netinet/in.h>

@@ -7,7 +7,7 @@
 
 #include "launcher/bind.h"
 #include "launcher/devices.h"
-#include "launcher/mark.h"
+#include "launcher/system/mark.h"
 #include "launcher/place.h"
 #include "launcher/python.h"
 #include "launcher/settings.h"

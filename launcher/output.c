@@ -8,7 +8,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/write.h"
-#include "launcher/limits.h"
+#include "launcher/system/limits.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,7 +7,7 @@
 #include "launcher/readiness.h"
 
 #include "core/clock.h"
-#include "launcher/proc.h"
+#include "launcher/system/proc.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include "launcher/spawn.h"
 
 #include "core/log.h"
-#include "launcher/limits.h"
+#include "launcher/system/limits.h"
 
 #include <errno.h>
 #include <fcntl.h>

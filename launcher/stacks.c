@@ -12,8 +12,8 @@
 #include "core/hash.h"
 #include "core/memory.h"
 #include "core/text.h"
-#include "launcher/entries.h"
-#include "launcher/proc.h"
+#include "launcher/system/entries.h"
+#include "launcher/system/proc.h"
 #include "launcher/python.h"
 
 #include <fcntl.h>

@@ -9,7 +9,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/parse.h"
-#include "launcher/proc.h"
+#include "launcher/system/proc.h"
 #include "launcher/python.h"
 #include "launcher/settings.h"
 #include "launcher/stacks.h"

@@ -13,7 +13,7 @@
 #include "launcher/activity.h"
 #include "launcher/cluster.h"
 #include "launcher/first_failure.h"
-#include "launcher/limits.h"
+#include "launcher/system/limits.h"
 #include "launcher/report.h"
 #include "launcher/job.h"
 #include "launcher/signals.h"

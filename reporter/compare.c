@@ -174,10 +174,9 @@ static const char *option_of(const char *word, char name[64])
 static enum ddp_status check_command(const struct settings *settings)
 {
     static const char *const names[] = {
-        "acc-steps",  "checkpoint", "distributed", "epochs",      "eval-only", "export",
-        "generate",   "log",        "log-every",   "mode",        "plan",      "plan-memory",
-        "predict",    "replicas",   "resume",      "resume-from", "save",      "steps",
-        "sync-every", "trace",      "trace-steps"};
+        "acc-steps", "checkpoint",  "distributed", "epochs", "eval-only",   "export",  "generate",
+        "log",       "log-every",   "mode",        "plan",   "plan-memory", "predict", "replicas",
+        "resume",    "resume-from", "save",        "steps",  "sync-every",  "trace"};
     char text[64];
     for (int i = 1; i < settings->command_count; i++) {
         const char *name = option_of(settings->command[i], text);
@@ -265,7 +264,7 @@ static enum ddp_status train(struct work *work, const struct variant *variant, b
     struct words words;
     const struct comparison *comparison = work->comparison;
     const bool ddp = strcmp(variant->mode, "ddp") == 0;
-    char traced[64];
+    char traced[PATH_BYTES + 96];
     enum ddp_status status = begin_words(&words, work, ddp ? variant->units : 1);
     if (status != DDP_OK)
         return status;
@@ -280,10 +279,9 @@ static enum ddp_status train(struct work *work, const struct variant *variant, b
     add_number(&words, "--steps", comparison->steps);
     if (variant->shards > 8) /* each worker has whole lanes: see trainer(1) */
         add_number(&words, "--lanes", variant->shards);
-    snprintf(traced, sizeof traced, "%" PRId64 "-%" PRId64, comparison->steps - window + 1,
-             comparison->steps);
-    add(&words, "--trace", work->trace);
-    add(&words, "--trace-steps", traced);
+    snprintf(traced, sizeof traced, "%s,steps=%" PRId64 "-%" PRId64, work->trace,
+             comparison->steps - window + 1, comparison->steps);
+    add(&words, "--trace", traced);
     add(&words, "--save", is_first ? work->baseline : work->weights);
     return run_words(work, &words, variant->name);
 }

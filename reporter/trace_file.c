@@ -184,9 +184,8 @@ enum ddp_status trace_parse(struct trace *trace, const char *name, const char *t
     nest(trace);
     for (size_t i = 0; i < trace->span_count && !has_step; i++)
         has_step = trace->spans[i].kind == SPAN_STEP;
-    return has_step
-               ? DDP_OK
-               : ddp_fail(DDP_ERR_FORMAT, "%s: no step is in this trace (see --trace-steps)", name);
+    return has_step ? DDP_OK
+                    : ddp_fail(DDP_ERR_FORMAT, "%s: no step is in this trace (see --trace)", name);
 }
 
 enum ddp_status trace_read(struct trace *trace, const char *path)

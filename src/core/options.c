@@ -216,6 +216,49 @@ static void mark_given(const struct parse *parse, const struct ddp_option *row, 
     parse->given->values[index] = value || on ? value : "";
 }
 
+/* The row of a word after a comma in the value of `row`: "name word". A word of no length: any. */
+static const struct ddp_option *find_part(const struct ddp_option *table,
+                                          const struct ddp_option *row, const char *word,
+                                          size_t length)
+{
+    const size_t name = strlen(row->name);
+    for (; table->name; table++)
+        if (strncmp(table->name, row->name, name) == 0 && table->name[name] == ' ' &&
+            (length == 0 || same_name(table->name + name + 1, word, length)))
+            return table;
+    return NULL;
+}
+
+/* Sets a row, and its parts. */
+static enum ddp_status set_parts(const struct parse *parse, const struct ddp_option *row, bool on,
+                                 const char *value, const char *shown)
+{
+    const char *const given = value;
+    char text[256], at[320];
+    const bool parted = value && find_part(parse->table, row, "", 0);
+    if (parted && snprintf(text, sizeof text, "%s", value) >= (int)sizeof text)
+        return ddp_fail(DDP_ERR_INVALID, "%s: is too long", shown);
+    char *rest = text;
+    if (parted)
+        value = strsep(&rest, ",");
+    enum ddp_status status = set_value(row, parse->destination, on, value, shown);
+    if (status == DDP_OK)
+        mark_given(parse, row, on, given);
+    for (const char *word; parted && status == DDP_OK && (word = strsep(&rest, ","));) {
+        const size_t length = strcspn(word, "=");
+        const struct ddp_option *part =
+            length > 0 && word[length] ? find_part(parse->table, row, word, length) : NULL;
+        if (!part)
+            return ddp_fail(DDP_ERR_INVALID, "%s: \"%s\" is no part of --%s %s", shown, word,
+                            row->name, row->argument);
+        snprintf(at, sizeof at, "--%s ...,%s", row->name, word);
+        status = set_value(part, parse->destination, true, word + length + 1, at);
+        if (status == DDP_OK)
+            mark_given(parse, part, true, NULL);
+    }
+    return status;
+}
+
 /* `value` is what came with the option itself, or NULL: then the next argument is taken if one is
  * needed. `name` is the option as the user wrote it, with its dashes. */
 static enum ddp_status apply(struct parse *parse, const struct ddp_option *row, bool on,
@@ -236,10 +279,7 @@ static enum ddp_status apply(struct parse *parse, const struct ddp_option *row, 
              !wanted  ? ""
              : *value ? value
                       : "''");
-    enum ddp_status status = set_value(row, parse->destination, on, value, shown);
-    if (status == DDP_OK)
-        mark_given(parse, row, on, value);
-    return status;
+    return set_parts(parse, row, on, value, shown);
 }
 
 static enum ddp_status parse_long(struct parse *parse, const char *arg)
@@ -298,10 +338,7 @@ static enum ddp_status apply_environment(const struct parse *parse, const struct
         return ddp_fail(DDP_ERR_INVALID, "%s: must be 1 or 0", shown);
     if (!on && row->type == DDP_OPTION_CUSTOM)
         return DDP_OK;
-    enum ddp_status status = set_value(row, parse->destination, on, wanted ? value : NULL, shown);
-    if (status == DDP_OK)
-        mark_given(parse, row, on, wanted ? value : NULL);
-    return status;
+    return set_parts(parse, row, on, wanted ? value : NULL, shown);
 }
 
 static enum ddp_status parse_arguments(struct parse *parse, bool stop_at_first, int *rest)

@@ -3,6 +3,7 @@
  * Command lines from one table: parsing, ranges, --help. In long names '-' and '_' are the same.
  *   values  --name value, --name=value, -x value, -xvalue
  *   flags   --name, -x, and --no-name where the row allows it
+ *   parts   --name value,word=value: the row of the word is called "name word"
  * A value may also come from the environment; the command line wins. */
 #ifndef DDP_CORE_OPTIONS_H
 #define DDP_CORE_OPTIONS_H
@@ -82,7 +83,8 @@ struct ddp_option {
  * ddp_options_set(). Begins as zeros. */
 struct ddp_options_given {
     uint64_t rows[DDP_OPTIONS / 64];
-    const char *values[DDP_OPTIONS]; /* as they were given; of flags: NULL if on, "" if off */
+    const char *values[DDP_OPTIONS]; /* as they were given; of flags: NULL if on, "" if
+                                         off; of parts: NULL */
 };
 
 /* Reads argv[1..] into `destination`. With stop_at_first, the first argument that is not an option

@@ -7,9 +7,6 @@
 #include "plan/options.h"
 
 #include "core/parse.h"
-#include "core/text.h"
-#include "weights/format.h"
-#include "weights/gguf.h"
 
 #include <assert.h>
 #include <float.h>
@@ -20,10 +17,7 @@
 
 #define OPTION_STRUCT struct ddp_train_options
 
-static const char *const device_help =
-    "where to compute: auto (a GPU if there is one), cpu or cuda";
-
-static const char *const file_dtype_names[] = {"auto", "fp32", "bf16", NULL};
+const char *const ddp_file_dtype_names[] = {"auto", "fp32", "bf16", NULL};
 static const char *const dtype_names[] = {"fp32", "bf16", NULL};
 const char *const ddp_nan_names[] = {
     [DDP_NAN_STOP] = "stop", [DDP_NAN_SKIP] = "skip", [DDP_NAN_WARN] = "warn", NULL};
@@ -105,13 +99,21 @@ static const char *read_devices(void *destination, const char *value)
                : "must be at most 64 numbers of GPUs, counted from 0, with commas between";
 }
 
-/* "3,32,32": what a plan without data takes samples for. */
+/* "3,32,32" or "3,32,32:10": what a plan without data takes samples for. */
 static const char *read_shape(void *destination, const char *value)
 {
     struct ddp_train_options *options = destination;
-    return ddp_option_list(value, 4, 1, 1 << 30, false, options->shape, &options->shape_count)
+    char text[64];
+    const size_t length = strcspn(value, ":");
+    options->classes = 0;
+    snprintf(text, sizeof text, "%.*s", (int)length, value);
+    return length < sizeof text &&
+                   ddp_option_list(text, 4, 1, 1 << 30, false, options->shape,
+                                   &options->shape_count) &&
+                   (!value[length] ||
+                    ddp_parse_int64(value + length + 1, 1, 1 << 24, &options->classes))
                ? NULL
-               : "must be 1 to 4 numbers with commas between, such as 3,32,32, or 256 for tokens";
+               : "must be 1 to 4 numbers, such as 256 or 3,32,32, and classes such as 3,32,32:10";
 }
 
 /* "80G". */
@@ -125,58 +127,6 @@ static const char *read_plan_memory(void *destination, const char *value)
                : "must be a size with its unit, such as 80G, 79.6GiB or 500M";
 }
 
-/* One word after the path of --export; false: it is something else. */
-static bool read_export_word(struct ddp_train_options *options, const char *word)
-{
-    const char *value = strchr(word, '=');
-    const int name = value ? (int)(value++ - word) : 0;
-    const char last = value && *value ? value[strlen(value) - 1] : '0';
-    if (strcmp(word, "merge") == 0)
-        return options->merge = true;
-    if (name == 5 && strncmp(word, "shard", 5) == 0)
-        return !strchr("0123456789.", last) && ddp_parse_bytes(value, &options->shard_bytes);
-    if (name == 6 && strncmp(word, "format", 6) == 0)
-        return (options->export_format = ddp_weight_format_named(value));
-    if (name == 4 && strncmp(word, "type", 4) == 0)
-        return (options->export_type = ddp_gguf_type_named(value)) >= 0;
-    for (int i = 0; name == 5 && strncmp(word, "dtype", 5) == 0 && file_dtype_names[i]; i++)
-        if (strcmp(file_dtype_names[i], value) == 0) {
-            options->export_dtype = i;
-            return true;
-        }
-    return false;
-}
-
-/* "tuned,dtype=bf16,shard=5G,merge" */
-static const char *read_export(void *destination, const char *value)
-{
-    struct ddp_train_options *options = destination;
-    static char message[256];
-    if (!*value || *value == ',' || strlen(value) >= sizeof options->export_text)
-        return "must begin with the path of what is written";
-    strcpy(options->export_text, value);
-    options->export_path = options->export_text;
-    options->merge = false;
-    options->shard_bytes = options->export_dtype = 0;
-    options->export_format = NULL;
-    options->export_type = -1;
-    char *rest = strchr(options->export_text, ',');
-    if (rest)
-        *rest++ = '\0';
-    for (char *word; (word = strsep(&rest, ","));)
-        if (!read_export_word(options, word)) {
-            snprintf(message, sizeof message,
-                     "%.60s: what follows the path must be format=hf, llmc, llmc-bf16 or gguf, "
-                     "type=f32, f16, bf16, q8_0 or q4_0 (GGUF), dtype=fp32 or bf16, shard=SIZE "
-                     "such as 5G or 500M, or merge",
-                     word);
-            return message;
-        }
-    if (!options->export_format && ddp_text_ends_with(options->export_path, ".gguf"))
-        options->export_format = &ddp_format_gguf;
-    return NULL;
-}
-
 /* "30,60,80" */
 static const char *read_milestones(void *destination, const char *value)
 {
@@ -187,37 +137,45 @@ static const char *read_milestones(void *destination, const char *value)
                : "must be at most 16 rising numbers of epochs with commas between";
 }
 
-/* "20-40", or "20": the steps that a trace shows. */
-static const char *read_trace_steps(void *destination, const char *value)
+/* Two numbers from 1 to `max` with that letter between them, or one for both. */
+static bool read_pair(const char *value, char between, int64_t max, int64_t *first, int64_t *second)
 {
-    struct ddp_train_options *options = destination;
     char text[64];
     if (snprintf(text, sizeof text, "%s", value) >= (int)sizeof text)
-        return "too long";
-    char *last = strchr(text, '-');
-    if (last)
-        *last++ = '\0';
-    if (!ddp_parse_int64(text, 1, DDP_COUNT_MAX, &options->report.trace_first) ||
-        !ddp_parse_int64(last ? last : text, options->report.trace_first, DDP_COUNT_MAX,
-                         &options->report.trace_last))
-        return "must be the first and the last step, such as 20-40";
-    return NULL;
+        return false;
+    char *other = strchr(text, between);
+    if (other)
+        *other++ = '\0';
+    return ddp_parse_int64(text, 1, max, first) &&
+           ddp_parse_int64(other ? other : text, 1, max, second);
+}
+
+/* "trace.json,steps=20-40", or "steps=20". */
+static const char *read_trace(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    const char *comma = strstr(value, ",steps=");
+    const size_t length = comma ? (size_t)(comma - value) : strlen(value);
+    if (length == 0 || length >= sizeof options->trace_text)
+        return "must begin with the path of what is written";
+    snprintf(options->trace_text, sizeof options->trace_text, "%.*s", (int)length, value);
+    options->report.trace = options->trace_text;
+    if (!comma)
+        return NULL;
+    return read_pair(comma + strlen(",steps="), '-', DDP_COUNT_MAX, &options->report.trace_first,
+                     &options->report.trace_last) &&
+                   options->report.trace_first <= options->report.trace_last
+               ? NULL
+               : "steps= takes the first and the last step, such as 20-40";
 }
 
 /* "224" or "200x300": height, width */
 static const char *read_image_size(void *destination, const char *value)
 {
     struct ddp_train_options *options = destination;
-    char text[64];
-    snprintf(text, sizeof text, "%s", value);
-    char *width = strchr(text, 'x');
-    if (width)
-        *width++ = '\0';
-    if (strlen(value) >= sizeof text ||
-        !ddp_parse_int64(text, 1, IMAGE_SIDE_MAX, &options->image_height) ||
-        !ddp_parse_int64(width ? width : text, 1, IMAGE_SIDE_MAX, &options->image_width))
-        return "must be a side or height x width, from 1 to 8192, such as 224 or 200x300";
-    return NULL;
+    return read_pair(value, 'x', IMAGE_SIDE_MAX, &options->image_height, &options->image_width)
+               ? NULL
+               : "must be a side or height x width, from 1 to 8192, such as 224 or 200x300";
 }
 
 /* Those of the models stand between the first rows and the others. */
@@ -308,7 +266,7 @@ static const struct ddp_option rows[] = {
     {OPTION_TEXT("save", save, "FILE"), .scope = DDP_OF_TRAINING,
      .example = "--save model.safetensors",
      .help = "write the weights to this safetensors file at the end"},
-    {OPTION_CUSTOM("export", read_export, "PATH[,WHAT...]"),
+    {OPTION_CUSTOM("export", ddp_train_read_export, "PATH[,WHAT...]"),
      .scope = DDP_OF_TRAINING | DDP_WITH_CONVERSION, .example = "--export tuned",
      .help =
          "write the weights at the end for other programs (gpt2: a file, and format=hf, llmc or "
@@ -318,7 +276,7 @@ static const struct ddp_option rows[] = {
     {OPTION_TEXT("adapters", adapters, "PATH"), .scope = DDP_WITH_TEXT | DDP_WITH_CONVERSION,
      .help = "llama: start from these low-rank adapters to the model of --load: a directory of "
              "PEFT, or a checkpoint or file of a run with --lora"},
-    {OPTION_CHOICE("frozen-dtype", frozen_dtype, file_dtype_names, "TYPE"),
+    {OPTION_CHOICE("frozen-dtype", frozen_dtype, ddp_file_dtype_names, "TYPE"),
      .scope = DDP_WITH_TEXT | DDP_WITH_CONVERSION,
      .help = "llama with --lora: type of the frozen matrices in memory: as loaded (default; fp32 "
              "without --load), fp32 or bf16"},
@@ -363,7 +321,7 @@ static const struct ddp_option rows[] = {
      .help = "pipeline: the layers at which the second and later stages begin, such as h.4,h.8 "
              "(default: stages that take about the same time)"},
     {OPTION_TEXT("device", device, "KIND"), .scope = DDP_OF_MACHINE | DDP_WITH_TEXT,
-     .help = device_help},
+     .help = "where to compute: auto (a GPU if there is one), cpu or cuda"},
     {OPTION_CUSTOM("devices", read_devices, "N,N,..."), .scope = DDP_OF_MACHINE | DDP_WITH_TEXT,
      .help = "numbers of the GPUs for the replicas, stages or workers; one may be named twice"},
     {OPTION_FLAG("fast", fast),
@@ -380,19 +338,17 @@ static const struct ddp_option rows[] = {
              "(default on GPUs, where their memory allows it)"},
     {OPTION_FLAG("sync-batch-norm", sync_batch_norm),
      .help = "ddp: batch norm over the samples of all workers, not over those of each worker"},
-    {OPTION_INT("sync-every", sync_every, 1, DDP_COUNT_MAX, "H"),
+    {OPTION_INT("sync-every", sync_every, 1, DDP_COUNT_MAX, "H[,WHAT...]"),
      .scope = DDP_OF_UPDATE | DDP_OF_MODE(DDP_MODE_DDP),
      .help = "ddp: workers update weights of their own, and average them every H steps (default 1: "
-             "they add up the gradients of each step)"},
-    {OPTION_INT("local-from", local_from, 0, DDP_COUNT_MAX, "STEP"),
-     .scope = DDP_OF_UPDATE | DDP_OF_LOCAL,
-     .help = "with --sync-every: the first STEP steps are ordinary ones (default 0)"},
-    {OPTION_REAL("outer-lr", outer_rate, 0, 100, "RATE"), .scope = DDP_OF_UPDATE | DDP_OF_LOCAL,
-     .help = "with --sync-every: learning rate of an outer Nesterov SGD, which moves the weights "
-             "towards the average (default 1)"},
-    {OPTION_REAL("outer-momentum", outer_momentum, 0, 0.9999, "M"),
-     .scope = DDP_OF_UPDATE | DDP_OF_LOCAL,
-     .help = "with --sync-every: momentum of the outer SGD (default 0)"},
+             "they add up the gradients of each step); from=STEP: only after so many steps; "
+             "lr=RATE, momentum=M: of an outer Nesterov SGD towards the average"},
+    {OPTION_INT("sync-every from", local_from, 0, DDP_COUNT_MAX, "STEP"),
+     .scope = DDP_OF_UPDATE | DDP_OF_LOCAL},
+    {OPTION_REAL("sync-every lr", outer_rate, 0, 100, "RATE"),
+     .scope = DDP_OF_UPDATE | DDP_OF_LOCAL},
+    {OPTION_REAL("sync-every momentum", outer_momentum, 0, 0.9999, "M"),
+     .scope = DDP_OF_UPDATE | DDP_OF_LOCAL},
     {OPTION_FLAG("recompute", recompute),
      .help =
          "compute the activations of each block again in backward instead of keeping them: less "
@@ -443,10 +399,8 @@ static const struct ddp_option rows[] = {
      OPTION_CHOICE("schedule", schedule, ddp_schedule_names, "NAME"),
      .example = "--schedule cosine",
      .help = "constant (default for article), linear (for mlp), cosine or step"},
-    {OPTION_INT("warmup-steps", warmup_steps, 0, DDP_COUNT_MAX, "N"), .excludes = "warmup-epochs",
+    {OPTION_INT("warmup-steps", warmup_steps, 0, DDP_COUNT_MAX, "N"),
      .help = "steps over which the rate first rises (default 0)"},
-    {OPTION_REAL("warmup-epochs", warmup_epochs, 0, 1e9, "X"),
-     .help = "the same in epochs, such as 0.5"},
     {OPTION_REAL("min-lr", min_rate, 0, 1e6, "RATE"),
      .help = "linear, cosine: the rate at the end (default 0)"},
     {OPTION_REAL("lr-gamma", gamma, 0, 1, "G"),
@@ -485,11 +439,10 @@ static const struct ddp_option rows[] = {
     {OPTION_CUSTOM("plan-memory", read_plan_memory, "SIZE"),
      .help = "the same for so much memory of a GPU, or of the machine on the CPU, with a table of "
              "what fits by mode, workers and type"},
-    {OPTION_CUSTOM("shape", read_shape, "N,N,..."), .scope = DDP_OF_DATA | DDP_OF_PLAN,
+    {OPTION_CUSTOM("shape", read_shape, "N,N,...[:K]"), .scope = DDP_OF_DATA | DDP_OF_PLAN,
      .excludes = "data seq-len resume resume-from",
-     .help = "--plan: samples are C,H,W images, T tokens or N numbers, instead of --data"},
-    {OPTION_INT("classes", classes, 1, 1 << 24, "N"), .scope = DDP_OF_DATA | DDP_OF_PLAN,
-     .excludes = "data", .help = "--plan: classes of samples, instead of --data (default 10)"},
+     .help = "--plan: samples are C,H,W images, T tokens or N numbers, of K classes (default 10), "
+             "instead of --data"},
     {OPTION_NEGATABLE("eval", evaluate), .help = "test accuracy after each epoch (default)"},
     {OPTION_INT("eval-every", eval_every, 1, DDP_COUNT_MAX, "N"),
      .scope = DDP_OF_TRAINING | DDP_OF_EVALUATION,
@@ -500,11 +453,11 @@ static const struct ddp_option rows[] = {
     {OPTION_INT("patience", patience, 1, DDP_COUNT_MAX, "N"),
      .scope = DDP_OF_TRAINING | DDP_OF_EVALUATION,
      .help = "end the training when N evaluations in a row have not lowered the test loss"},
-    {OPTION_INT("sample-every", sample_every, 1, DDP_COUNT_MAX, "N"), .scope = DDP_OF_TRAINING,
-     .help = "gpt2, llama: continue --prompt with the current weights every N steps, and print the "
-             "text"},
-    {OPTION_INT("sample-length", sample_length, 1, 1e6, "N"), .needs = "sample-every",
-     .help = "tokens of --sample-every (default 200)"},
+    {OPTION_INT("sample-every", sample_every, 1, DDP_COUNT_MAX, "N[,length=L]"),
+     .scope = DDP_OF_TRAINING,
+     .help = "gpt2, llama: continue --prompt by L tokens (default 200) with the current weights "
+             "every N steps, and print the text"},
+    {OPTION_INT("sample-every length", sample_length, 1, 1e6, "L")},
     {OPTION_INT("log-every", report.log_every, 0, DDP_COUNT_MAX, "N"),
      .help = "print the loss every N steps (default 0: a bar on a terminal, else a line every half "
              "minute)"},
@@ -521,22 +474,29 @@ static const struct ddp_option rows[] = {
      .help = "trainer verify: the step to compute again (default: the last that has a hash)"},
     {OPTION_TEXT("tensorboard", report.tensorboard, "DIR"),
      .help = "write them to an event file in this directory, for TensorBoard"},
-    {OPTION_TEXT("trace", report.trace, "FILE"),
-     .help = "write a trace of each worker to this file, for Perfetto or chrome://tracing"},
-    {OPTION_CUSTOM("trace-steps", read_trace_steps, "A-B"), .needs = "trace",
-     .help = "the steps that --trace shows (default 1-1000)"},
+    {OPTION_CUSTOM("trace", read_trace, "FILE[,steps=A-B]"),
+     .help =
+         "write a trace of each worker to this file, for Perfetto or chrome://tracing, of these "
+         "steps (default 1-1000)"},
     {OPTION_FLAG("verbose", report.verbose), .scope = DDP_WITH_TEXT | DDP_WITH_CONVERSION,
      .letter = 'v', .help = "print every step, and the weights of small models"},
     {OPTION_FLAG("quiet", quiet), .scope = DDP_WITH_TEXT | DDP_OF_NODE | DDP_WITH_CONVERSION,
      .letter = 'q', .help = "print errors and warnings only"},
     OPTION_GONE("check-replicas", "workers that update alike are checked by the tests"),
+    OPTION_GONE("classes", "use --shape 3,32,32:10"),
     OPTION_GONE("export-dtype", "use --export PATH,dtype=bf16"),
     OPTION_GONE("export-format", "use --export PATH,format=llmc"),
+    OPTION_GONE("local-from", "use --sync-every H,from=STEP"),
     OPTION_GONE("merge", "use --export PATH,merge"),
     OPTION_GONE("mfu", "the speed of the model is printed always; leave it out"),
+    OPTION_GONE("outer-lr", "use --sync-every H,lr=RATE"),
+    OPTION_GONE("outer-momentum", "use --sync-every H,momentum=M"),
+    OPTION_GONE("sample-length", "use --sample-every N,length=L"),
     OPTION_GONE("shard-size", "use --export PATH,shard=5G"),
     OPTION_GONE("shared-weights", "workers on the CPU share the weights always; leave it out"),
     OPTION_GONE("sync-state", "only weights are averaged; leave it out"),
+    OPTION_GONE("trace-steps", "use --trace FILE,steps=A-B"),
+    OPTION_GONE("warmup-epochs", "use --warmup-steps N"),
     {0},
 };
 

@@ -23,6 +23,7 @@ enum ddp_train_dtype { DDP_TRAIN_FP32, DDP_TRAIN_BF16 };
 
 /* The type of weights, in memory or in files, that may have either. */
 enum ddp_train_file_dtype { DDP_TRAIN_AS_LOADED, DDP_TRAIN_FILE_FP32, DDP_TRAIN_FILE_BF16 };
+extern const char *const ddp_file_dtype_names[]; /* ends with NULL */
 
 /* What to do after a loss that is not finite. */
 enum ddp_nan_kind {
@@ -62,7 +63,7 @@ struct ddp_train_options {
     bool shuffle, drop_last;
     const char *config;
     const char *export_path; /* in export_text; NULL: not given */
-    char export_text[4096];
+    char export_text[4096], trace_text[4096];
     const struct ddp_weight_format *export_format; /* NULL: as the path says */
     const char *adapters;                          /* llama: PEFT's directory; NULL: not given */
     bool adapted;                   /* --load or --adapters has adapters; set with the model */
@@ -93,7 +94,7 @@ struct ddp_train_options {
     bool nesterov, scale_rate;
     int schedule; /* enum ddp_schedule_kind */
     int64_t warmup_steps;
-    double warmup_epochs, min_rate, gamma;
+    double min_rate, gamma;
     int64_t step_size, milestones[DDP_SCHEDULE_MILESTONES]; /* epochs */
     int milestone_count;
     double bucket_mb;
@@ -276,6 +277,9 @@ enum ddp_status ddp_train_plan_optimizer(struct ddp_train_plan *plan,
                                          const struct ddp_train_options *options);
 enum ddp_status ddp_train_plan_schedule(struct ddp_train_plan *plan,
                                         const struct ddp_train_options *options);
+
+/* Reads the value of --export into the options at `destination`. NULL, or what is wrong with it. */
+const char *ddp_train_read_export(void *destination, const char *value);
 
 /* Options that have no effect with the others: a misunderstanding (options_check.c). Refuses those
  * meant for another task, and warns of the rest, with one line each, on rank 0.

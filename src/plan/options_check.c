@@ -84,7 +84,7 @@ static enum ddp_status check_shape(const struct ddp_train_options *options)
 static enum ddp_status check_own_data(const struct ddp_train_options *options)
 {
     const char *name = options->own_data ? ddp_train_given_of(options, DDP_OF_DATA) : NULL;
-    const bool shape = options->plan && (options->shape_count > 0 || options->classes > 0);
+    const bool shape = options->plan && options->shape_count > 0;
     if (options->custom && !options->own_data && !options->data && !options->dataset && !shape)
         return ddp_fail(DDP_ERR_INVALID,
                         "the program's model %s has no data: call ddp_train_set_data(), or give "
@@ -172,12 +172,11 @@ static void warn_schedule(const struct ddp_train_options *options,
     const struct ddp_schedule *schedule = &plan->schedule;
     const int64_t steps = plan->total_steps;
     if (schedule->warmup_steps > steps)
-        ddp_log(DDP_LOG_WARNING,
-                "--warmup-%s: the warm-up of %" PRId64 " steps is longer than the run, of %" PRId64
-                ": the learning rate rises to %.3g and never reaches %g",
-                ddp_train_given(options, "warmup-epochs") ? "epochs" : "steps",
-                schedule->warmup_steps, steps, ddp_schedule_rate(schedule, steps - 1),
-                schedule->rate);
+        ddp_log(
+            DDP_LOG_WARNING,
+            "--warmup-steps: the warm-up of %" PRId64 " steps is longer than the run, of %" PRId64
+            ": the learning rate rises to %.3g and never reaches %g",
+            schedule->warmup_steps, steps, ddp_schedule_rate(schedule, steps - 1), schedule->rate);
     if (options->milestone_count > 0 && schedule->milestones[options->milestone_count - 1] >= steps)
         ddp_log(DDP_LOG_WARNING,
                 "--lr-milestones: the last one is at step %" PRId64 ", and the run has %" PRId64
@@ -199,11 +198,12 @@ void ddp_train_check_length(const struct ddp_train_options *options,
     warn_schedule(options, plan);
     if (options->report.trace && options->report.trace_first > steps)
         ddp_log(DDP_LOG_WARNING,
-                "--trace-steps begins at %" PRId64 ", and the run ends after step %" PRId64
+                "--trace ...,steps= begins at %" PRId64 ", and the run ends after step %" PRId64
                 ": the trace shows none",
                 options->report.trace_first, steps);
     if (plan->local.every > 1 && plan->local.from >= steps)
         ddp_log(DDP_LOG_WARNING,
-                "--local-from %" PRId64 ": the run ends after step %" PRId64 ": no step is local",
+                "--sync-every ...,from=%" PRId64 ": the run ends after step %" PRId64
+                ": no step is local",
                 plan->local.from, steps);
 }

@@ -30,7 +30,9 @@ static enum ddp_status choose_local(struct ddp_train_plan *plan,
     const bool local = options->sync_every > 1;
     const char *of_local = ddp_train_given_of(options, DDP_OF_LOCAL);
     if (of_local && !local)
-        return ddp_fail(DDP_ERR_INVALID, "--%s needs --sync-every H, with H above 1", of_local);
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--sync-every 1: %s= needs an average after more steps than 1",
+                        of_local + strlen("sync-every "));
     if (local && ddp_train_given(options, "zero") && options->zero > 0)
         return ddp_fail(DDP_ERR_INVALID,
                         "--sync-every %" PRId64 ": each worker updates weights of "
@@ -45,8 +47,8 @@ static enum ddp_status choose_local(struct ddp_train_plan *plan,
         plan->local = (struct ddp_mode_local){
             .every = options->sync_every,
             .from = options->local_from,
-            .outer =
-                ddp_train_given(options, "outer-lr") || ddp_train_given(options, "outer-momentum"),
+            .outer = ddp_train_given(options, "sync-every lr") ||
+                     ddp_train_given(options, "sync-every momentum"),
             .outer_rate = options->outer_rate,
             .outer_momentum = options->outer_momentum,
         };

@@ -127,9 +127,7 @@ enum ddp_status ddp_train_plan_schedule(struct ddp_train_plan *plan,
     enum ddp_status status = check_schedule(options, schedule->kind);
     if (status != DDP_OK)
         return status;
-    schedule->warmup_steps = ddp_train_given(options, "warmup-epochs")
-                                 ? steps_of(plan, options->warmup_epochs)
-                                 : options->warmup_steps;
+    schedule->warmup_steps = options->warmup_steps;
     schedule->total_steps = plan->total_steps;
     if (schedule->kind != DDP_SCHEDULE_STEP)
         return DDP_OK;

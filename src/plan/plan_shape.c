@@ -13,7 +13,7 @@
 bool ddp_planned_lacks_data(const struct ddp_planned *planned)
 {
     const struct ddp_train_options *options = planned->options;
-    const bool shape = options->shape_count > 0 || options->classes > 0;
+    const bool shape = options->shape_count > 0;
     if (!options->plan || options->data || options->own_data ||
         planned->plan.model == &ddp_model_article)
         return false;
@@ -50,7 +50,8 @@ enum ddp_status ddp_planned_open_shape(struct ddp_planned *planned)
                         "tokens of a sample",
                         model->name);
     if (tokens && options->classes)
-        return ddp_fail(DDP_ERR_INVALID, "--classes: the model %s has a --vocab-size", model->name);
+        return ddp_fail(DDP_ERR_INVALID, "--shape: the model %s has a --vocab-size, and no classes",
+                        model->name);
     if (info.dim_count == 0 && !tokens && !planned->load.model)
         return ddp_fail(DDP_ERR_INVALID, "--plan: the model %s needs --data, or --shape",
                         model->name);

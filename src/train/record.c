@@ -9,6 +9,7 @@
 #include "job/job.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static enum ddp_status no_memory(json_t *object)
 {
@@ -40,7 +41,7 @@ enum ddp_status ddp_record_options(json_t **words, const struct ddp_train_option
     json_t *list = json_array();
     enum ddp_status status = list ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "out of memory");
     for (const struct ddp_option *row = table; row->name && status == DDP_OK; row++)
-        if (ddp_train_given(options, row->name))
+        if (ddp_train_given(options, row->name) && !strchr(row->name, ' ')) /* no part of another */
             status = add_word(list, row, options->given.values[row - table]);
     if (status != DDP_OK) {
         json_decref(list);

@@ -15,7 +15,7 @@ for split in 4 7; do
     same "$split shards, one by one" env DDP_CUDA_GRAPHS=0 "$trainer" "$@"
     same "$split shards, graphs" "$trainer" "$@"
     same "$split shards, synchronous" env DDP_CUDA_SYNC=1 "$trainer" "$@"
-    same "$split shards, traced in the middle" "$trainer" "$@" --trace "$work/trace" --trace-steps 3-4
+    same "$split shards, traced in the middle" "$trainer" "$@" --trace "$work/trace,steps=3-4"
     [ $split = 7 ] || same "$split shards, 2 workers" "$ddprun" $share $workers "$@" --zero 1
     [ $split = 7 ] || same "$split shards, 2 workers, replicas" "$ddprun" $share $workers "$@" --zero 0
     [ $split = 7 ] && continue

@@ -51,7 +51,7 @@ alike() {
 }
 for dtype in fp32 bf16; do
     told=
-    set -- --device cuda $gpt2 --steps 2 --global-batch 4 --batch-size 2 --sample-every 2 --sample-length 10 \
+    set -- --device cuda $gpt2 --steps 2 --global-batch 4 --batch-size 2 --sample-every 2,length=10 \
         --prompt line --no-eval --dtype $dtype
     for start in "$trainer" "$ddprun -n 2 $share trainer --mode pipeline" "$trainer --stages 2"; do
         alike "text $dtype: $start" '^line.*' 0 $start "$@"

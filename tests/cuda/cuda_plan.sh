@@ -57,6 +57,6 @@ expect "the plan names it too" 0 "^largest  --batch-size $batch is" env DDP_CUDA
 # Without a GPU, and without a plugin for one.
 expect "no GPU" 0 'on cuda: none is here' env DDP_CUDASIM_FAIL=cudaGetDeviceCount:1:100 "$trainer" $gpt2 --plan
 expect "no plugin" 0 'on cuda: none is here' env DDP_PLUGIN_PATH="$work" "$trainer" $gpt2 --plan --mode dp --replicas 4
-expect "a shape, and 80 GB" 0 '^ *\*? *accum .*bf16' "$trainer" --device cuda --model cnn --shape 3,16,16 --classes 5 --plan-memory 80G
+expect "a shape, and 80 GB" 0 '^ *\*? *accum .*bf16' "$trainer" --device cuda --model cnn --shape 3,16,16:5 --plan-memory 80G
 [ "$(grep -c 'error\|warning' "$work/out")" -eq 0 ] || fail "a plan complains: $(cat "$work/out")"
 finish

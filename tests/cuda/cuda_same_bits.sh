@@ -136,13 +136,13 @@ for dtype in fp32 bf16; do
     same "$dtype, zero 0, resumed: $looks" "$ddprun" $looks 0 --no-eval --resume-from "$work/zero/step-00000003"
 done
 # One all-gather a step, of 2 bytes for most of the 34,048 parameters, and 4 for those of norms and embeddings.
-expect "traced" 0 '' "$ddprun" -n 2 $share trainer $split_gpt2 --dtype bf16 --zero 1 --no-eval --bucket-mb 0.01 --trace "$work/trace" --trace-steps 3-3
+expect "traced" 0 '' "$ddprun" -n 2 $share trainer $split_gpt2 --dtype bf16 --zero 1 --no-eval --bucket-mb 0.01 --trace "$work/trace,steps=3-3"
 sed -n 's/.*"name":"all-gather".*"pid":0.*"bytes":\([0-9]*\).*/\1/p' "$work/trace" | sort -u >"$work/moved"
 [ "$(wc -l <"$work/moved")" = 1 ] && [ "$(cat "$work/moved")" -lt $((34048 * 3)) ] || fail "traced: all-gathers of $(cat "$work/moved")"
 
 # Local steps: evaluated and resumed in between, on GPUs of their own and on one; the CPU and --fast end near.
 set -- --device cuda --model resnet --size 20 --data "$work/images" --batch-size 2 --steps 7 --seed 3 --quiet \
-    --lr 1e-4 --schedule constant --sync-every 3 --local-from 2 --outer-lr 0.7 --outer-momentum 0.9
+    --lr 1e-4 --schedule constant --sync-every 3,from=2,lr=0.7,momentum=0.9
 first=
 same "local steps" "$ddprun" -n 2 $share trainer "$@" --no-eval
 same "local steps, evaluated" "$ddprun" -n 2 $share trainer "$@" --eval-every 3 --eval-steps 1 \
@@ -155,7 +155,7 @@ count=$((count + 1))
 weights_near "$work/f" "$work/first" 1e-3 || fail "local steps: the CPU ends elsewhere"
 first=
 set -- --device cuda $mlp --batch-size 2 --acc-steps 2 --steps 7 --seed 3 --quiet --schedule constant \
-    --sync-every 3 --local-from 2 --no-eval
+    --sync-every 3,from=2 --no-eval
 same "local steps of an mlp" "$ddprun" -n 2 $share trainer "$@"
 count=$((count + 1))
 "$ddprun" -n 2 $share trainer "$@" --fast --save "$work/f" >"$work/out" 2>&1 ||

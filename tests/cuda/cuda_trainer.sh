@@ -70,10 +70,10 @@ cmp -s "$work/first" "$work/out" || fail "one of three: $(cat "$work/first"), no
 for dtype in fp32 bf16; do
     set -- $gpt2 --dtype $dtype --steps 4 --no-eval
     expect "no texts, $dtype" 0 'saved' $t "$@" --acc-steps 2 --save "$work/plain"
-    expect "texts, $dtype" 0 '^--- step 4 ---' $t "$@" --acc-steps 2 --save "$work/told" --sample-every 2 --sample-length 9
+    expect "texts, $dtype" 0 '^--- step 4 ---' $t "$@" --acc-steps 2 --save "$work/told" --sample-every 2,length=9
     cmp "$work/plain" "$work/told" || fail "--sample-every changes training in $dtype"
     grep -A 1 -e '--- step' "$work/out" >"$work/texts"
-    expect "texts, 2 workers, $dtype" 0 '^--- step 4 ---' $d "$@" --save "$work/told" --sample-every 2 --sample-length 9
+    expect "texts, 2 workers, $dtype" 0 '^--- step 4 ---' $d "$@" --save "$work/told" --sample-every 2,length=9
     cmp "$work/plain" "$work/told" || fail "--sample-every changes training on 2 workers in $dtype"
     sed 's/^\[0\] //' "$work/out" | grep -A 1 -e '--- step' | cmp - "$work/texts" || fail "2 workers write another text, $dtype"
 done

@@ -78,7 +78,7 @@ expect "beyond the context" 0 '' "$trainer" --generate 400 --prompt "one two thr
 # Texts during training: nothing else changes, in any mode.
 set -- --model gpt2 --data "$work/text" --size d2 --seq-len 32 --steps 6 --global-batch 8 --batch-size 2 --no-eval --lanes 4
 expect "plain" 0 'saved' "$trainer" "$@" --save "$work/plain"
-texts="--sample-every 3 --sample-length 12 --samples 2 --prompt one"
+texts="--sample-every 3,length=12 --samples 2 --prompt one"
 expect "texts" 0 '^--- step 6, sample 2 of 2 ---' "$trainer" "$@" --save "$work/told" $texts --log "$work/log"
 cmp "$work/plain" "$work/told" || fail "--sample-every changes training"
 grep -A 1 -e '--- step' "$work/out" >"$work/texts"
@@ -107,7 +107,9 @@ cmp "$work/plain" "$work/told" || fail "--sample-every changes a resumed trainin
 expect "texts of a model that diverged" 0 'no text after step 3: .* not finite' "$trainer" "$@" --lr 1e6 --clip-grad-norm 0 \
     --nan warn --sample-every 3
 expect "no model of language" 2 '--sample-every: only gpt2 and llama write texts, and the model is mlp' "$trainer" --sample-every 3 --data "$work/none"
-expect "length alone" 2 '--sample-length needs --sample-every' "$trainer" --model gpt2 --sample-length 3 --data "$work/text"
+expect "no such part" 2 '--sample-every 3,size=9: "size=9" is no part of --sample-every N\[,length=L\]' "$trainer" --model gpt2 --sample-every 3,size=9
+expect "a part without its value" 2 '"length" is no part' "$trainer" --model gpt2 --sample-every 3,length
+expect "a wrong part" 2 '--sample-every ...,length=0: must be a whole number from 1' "$trainer" --model gpt2 --sample-every 3,length=0
 expect "one or the other" 2 'exclude each other: give one' "$trainer" --generate 3 --sample-every 3 --load "$work/w.safetensors"
 
 # Tokens that are numbers.

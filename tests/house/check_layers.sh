@@ -20,7 +20,9 @@ result=0
 table='
 core:
 job: core
-launcher: job core
+launcher/system: core
+launcher/link: launcher/system job core
+launcher: launcher/link launcher/system job core
 reporter: core
 kernels/cpu: core
 kernels/cuda: core

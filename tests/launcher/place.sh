@@ -110,9 +110,9 @@ explained "another network" "$srun1" 'listens at: dn0-ib \(--master-addr or PET_
 explained "MASTER_ADDR of a script" "$srun1 MASTER_ADDR=10.77.0.1 MASTER_PORT=7" 'listens at: dn0 .*, port 20052, or'
 explained "who" "$srun1" '^started: by srun: SLURM_STEP_NUM_NODES and SLURM_PROCID$'
 explained "with PMIx" "$srun1 $pmix DDP_PLUGIN_PATH=$work" "^there is a PMIx server, but not ddprun's plugin for it"
-if [ -e "$top/tests/launcher/link/.libs/libddp-pmix.so" ]; then # a plugin of the tests, which is only loaded here
-    explained "with PMIx and the plugin" "$srun1 $pmix DDP_PLUGIN_PATH=$top/tests/launcher/link/.libs" '^node 0 tells the others through PMIx where it listens$'
-    explained "its key" "$srun1 $pmix DDP_PLUGIN_PATH=$top/tests/launcher/link/.libs" '^secured by: a key from PMIx$'
+if [ -e "$top/tests/launcher/.libs/libddp-pmix.so" ]; then # a plugin of the tests, which is only loaded here
+    explained "with PMIx and the plugin" "$srun1 $pmix DDP_PLUGIN_PATH=$top/tests/launcher/.libs" '^node 0 tells the others through PMIx where it listens$'
+    explained "its key" "$srun1 $pmix DDP_PLUGIN_PATH=$top/tests/launcher/.libs" '^secured by: a key from PMIx$'
 fi
 refused "two tasks a node" "$step SLURM_STEP_TASKS_PER_NODE=2(x2) SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0" 'SLURM_STEP_TASKS_PER_NODE=2\(x2\): .*srun --ntasks-per-node=1, or give --nnodes 1'
 refused "uneven tasks" "$step SLURM_STEP_TASKS_PER_NODE=2,1 SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=0" 'SLURM_STEP_TASKS_PER_NODE=2,1: .*--ntasks-per-node=1'

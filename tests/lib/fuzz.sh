@@ -25,7 +25,7 @@ fi
 sources_of() {
     core="core/cgroup.c core/clock.c core/hash.c core/log.c core/memory.c core/status.c core/terminal.c core/text.c"
     case $1 in
-    link) echo "$core ../launcher/link_connection.c ../launcher/link_frame.c ../launcher/munge.c ../launcher/proof.c" ;;
+    link) echo "$core ../launcher/link/connection.c ../launcher/link/frame.c ../launcher/link/munge.c ../launcher/link/proof.c" ;;
     idx) echo "$core data/byte_source.c data/idx_file.c" ;;
     safetensors) echo "$core core/input_file.c core/json.c core/parse.c weights/safetensors.c" ;;
     npy) echo "$core core/input_file.c data/blob.c data/npy_file.c" ;;

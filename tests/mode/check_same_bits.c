@@ -78,7 +78,7 @@ enum { WHOLE_LANES = 1, LANES_END = 3 }; /* of several shards */
 static const struct value local_steps[] = {
     {.options = ""},
     {.options = "--sync-every 3"},
-    {.options = "--sync-every 2 --local-from 1 --outer-lr 0.7 --outer-momentum 0.9"},
+    {.options = "--sync-every 2,from=1,lr=0.7,momentum=0.9"},
     {0}};
 static const struct value splits[] = {ACCUMULATION,
                                       {"", 1, 1, 1, 1},

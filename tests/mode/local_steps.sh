@@ -11,14 +11,14 @@ mlp="--model mlp --hidden 24 --data $work/images --batch-size 2 --steps 11 --see
 first=
 same "3 workers" "$ddprun" -n 3 trainer $mlp --no-eval
 same "3 workers, every step" "$ddprun" -n 3 trainer $mlp --no-eval --sync-every 1
-same "3 workers, local too late" "$ddprun" -n 3 trainer $mlp --no-eval --sync-every 4 --local-from 11
+same "3 workers, local too late" "$ddprun" -n 3 trainer $mlp --no-eval --sync-every 4,from=11
 first=
 same "1 worker" "$trainer" $mlp --no-eval
 same "1 worker, its own average" "$ddprun" -n 1 trainer $mlp --no-eval --sync-every 4
 
 # The same bits again, with any look at the average; other ones than DDP's.
 adam="--optimizer adam --clip-grad-norm 0.1"
-options="--sync-every 3 --local-from 5 $adam"
+options="--sync-every 3,from=5 $adam"
 first=
 same "3 workers $options" "$ddprun" -n 3 trainer $mlp $options --no-eval
 same "3 workers $options, evaluated" "$ddprun" -n 3 trainer $mlp $options --eval-every 1 --verbose
@@ -31,7 +31,7 @@ cmp -s "$work/first" "$work/local" && fail "3 workers $options: the bits of DDP"
 # A text is written in between, and evaluations are made.
 first=
 set -- "$ddprun" -n 2 trainer --model gpt2 --data "$work/text" --seq-len 16 --layers 1 --heads 2 --channels 16 --dropout 0.1 --val-split 0.2 \
-    --sample-every 2 --sample-length 5 --batch-size 2 --dtype bf16 --seed 3 --threads 1 --steps 5 --sync-every 3
+    --sample-every 2,length=5 --batch-size 2 --dtype bf16 --seed 3 --threads 1 --steps 5 --sync-every 3
 same "gpt2" "$@" --no-eval
 same "gpt2, evaluated" "$@" --eval-every 2
 
@@ -44,10 +44,10 @@ bytes() { sed -n 's/.*"exchange_bytes":\([0-9.]*\).*/\1/p' "$1"; }
 count=$((count + 1))
 awk -v one="$(bytes "$work/log1")" -v four="$(bytes "$work/log4")" 'BEGIN { d = four * 11 / 3 - one; exit !(one > 0 && d * d < 1e-6) }' ||
     fail "a step exchanges $(bytes "$work/log4") bytes instead of $(bytes "$work/log1")"
-expect "local too late" 0 'warning: --local-from 11: the run ends after step 11: no step is local' "$ddprun" -n 2 trainer $mlp --no-eval \
-    --sync-every 4 --local-from 11
+expect "local too late" 0 'warning: --sync-every ...,from=11: the run ends after step 11: no step is local' "$ddprun" -n 2 trainer $mlp --no-eval \
+    --sync-every 4,from=11
 expect "the plan" 0 '^sync     each of the first 2 steps, then every 4 steps: weights averaged, outer SGD with rate 0.7, momentum 0$' \
-    "$ddprun" -n 2 trainer ${mlp%--quiet*} --no-eval --sync-every 4 --local-from 2 --outer-lr 0.7
+    "$ddprun" -n 2 trainer ${mlp%--quiet*} --no-eval --sync-every 4,from=2,lr=0.7
 # Beside what rank 0 writes, each other worker holds an array on its way there: 8 and 2 of 7.4 kB.
 expect "the memory of checkpoints" 0 '^ *copies +58.9 kB +73.6 kB$' \
     "$ddprun" -n 3 trainer ${mlp%--quiet*} --no-eval --sync-every 4 --checkpoint "$work/none" --plan
@@ -112,10 +112,11 @@ refused '--sync-every 0: ' "$@" --sync-every 0
 refused '--sync-every 99999999999999999999: ' "$@" --sync-every 99999999999999999999
 refused '--sync-every 4: each worker .*--zero 0' "$@" --sync-every 4 --zero 1
 refused '--sync-every 4 and --sync-batch-norm' "$@" --sync-every 4 --sync-batch-norm
-for option in "--local-from 3" "--outer-lr 1" "--outer-momentum 0"; do
-    refused "${option%% *} needs --sync-every H, with H above 1" "$@" $option
-    refused "${option%% *} needs --sync-every H, with H above 1" "$@" --sync-every 1 $option
+for part in from=3 lr=1 momentum=0; do
+    refused "--sync-every 1: ${part%=*}= needs an average after more steps than 1" "$@" --sync-every 1,$part
 done
+refused '--sync-every ...,momentum=1: must be a number from 0 to 0.9999' "$@" --sync-every 4,from=3,momentum=1
+refused '--sync-every 4,,lr=1: "" is no part of --sync-every' "$@" --sync-every 4,,lr=1
 refused '--sync-every belongs to --mode ddp, and the mode is accum' "$trainer" $mlp --sync-every 4
 refused '--sync-every belongs to --mode ddp, and the mode is dp' "$trainer" $mlp --mode dp --replicas 2 --sync-every 4
 finish

@@ -14,10 +14,10 @@ expect "initial weights" 0 '' "$ddprun" -n 1 "$@" --lr 0 --steps 1 --save "$work
 # live NAME EVERY FROM MOMENTUM HOOK_FROM AVERAGE_FROM [OUTER_LR OUTER_MOMENTUM]: our options, then when PyTorch's parts begin
 live() {
     name=$1 every=$2 from=$3 momentum=$4 hook_from=$5 average_from=$6 outer=
-    [ $# -eq 6 ] || outer="--outer-lr $7 --outer-momentum $8"
+    [ $# -eq 6 ] || outer=",lr=$7,momentum=$8"
     rm -f "$work/log" "$work/meet"
     expect "$name" 0 '' "$ddprun" -n 2 $train --lr 0.05 --momentum "$momentum" --steps 40 --load "$work/weights" \
-        --sync-every "$every" --local-from "$from" $outer --log "$work/log"
+        --sync-every "$every,from=$from$outer" --log "$work/log"
     expect "$name: PyTorch" 0 '40 losses, as those of' "$python" "$here/tests/mode/local_steps_live.py" check "$work" "$work/log" \
         "$every" "$hook_from" "$average_from" "$momentum" "${7:-1}" "${8:-0}"
     echo "$name: $(grep losses "$work/out")"

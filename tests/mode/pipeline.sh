@@ -31,7 +31,7 @@ alike() {
 }
 
 # Evaluations, texts and predictions are of the whole model.
-gpt2="${gpt2% --quiet*} --threads 1 --val-split 0.2 --steps 4 --global-batch 8 --sample-every 2 --sample-length 20 --prompt line"
+gpt2="${gpt2% --quiet*} --threads 1 --val-split 0.2 --steps 4 --global-batch 8 --sample-every 2,length=20 --prompt line"
 told=
 lines='test loss [0-9.]+.*|^line.*'
 alike "looks: accumulation" "$lines" "$trainer" $gpt2 --eval-every 2

@@ -17,17 +17,17 @@ for model in mlp cnn resnet gpt2 article; do
     expect "no data, $model" 0 '^  total' "$trainer" --model $model --plan
 done
 expect "default shape" 0 '^data     none: samples of 3 x 32 x 32, 10 classes' "$trainer" --model resnet --plan
-expect "shape" 0 '^data     none: samples of 1 x 20 x 30, 7 classes' "$trainer" --model cnn --plan --shape 1,20,30 --classes 7
+expect "shape" 0 '^data     none: samples of 1 x 20 x 30, 7 classes' "$trainer" --model cnn --plan --shape 1,20,30:7
 expect "tokens" 0 '^data     none: samples of 99 tokens, of 300' "$trainer" --model gpt2 --plan --shape 99 --vocab-size 300
 expect "epochs of unknown data" 0 '^steps    3 epochs of the data' "$trainer" --model resnet --epochs 3 --plan
 expect "steps of unknown data" 0 '^steps    12,' "$trainer" --model resnet --steps 12 --plan
 expect "each operation" 0 '^attention ' "$trainer" --model gpt2 --size d2 --plan --verbose
 expect "shape of a run" 2 'error: --shape is for --plan, which needs no data' "$trainer" --shape 3,4
-expect "classes of a run" 2 'error: --classes is for --plan' "$trainer" --classes 3
+expect "shape without end" 2 'error: --shape 3,4:: must be' "$trainer" --plan --shape 3,4:
 expect "shape and data" 2 'error: --shape and --data exclude' "$trainer" --plan --shape 4 --data "$text"
 expect "a size without its unit" 2 '--plan-memory 80: must be a size with its unit' "$trainer" --plan-memory 80
 expect "image of tokens" 2 'error: --shape: the model gpt2 learns from tokens' "$trainer" --model gpt2 --plan --shape 3,4
-expect "classes of tokens" 2 'error: --classes: the model gpt2 has a --vocab-size' "$trainer" --model gpt2 --plan --classes 4
+expect "classes of tokens" 2 'error: --shape: the model gpt2 has a --vocab-size, and no classes' "$trainer" --model gpt2 --plan --shape 9:4
 expect "shape of the article" 2 'error: --shape: the model article' "$trainer" --model article --plan --shape 4
 expect "no image" 2 'error: --model cnn' "$trainer" --model cnn --plan --shape 4
 expect "no size" 2 'error: --plan-memory 80X: must be a size' "$trainer" --plan-memory 80X

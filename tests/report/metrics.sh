@@ -63,18 +63,18 @@ trace() {
 expect "trace" 0 "" "$ddprun" -n 3 $article --trace "$work/trace" --bucket-mb 0.001 --zero 0
 trace "trace: three ranks" "$work/trace" 3 6 step forward backward loss update linear bucket \
     "finish all-reduces" "read batch"
-expect "trace of some steps" 0 "" $article --trace "$work/trace" --trace-steps 3-5 --save "$work/weights"
+expect "trace of some steps" 0 "" $article --trace "$work/trace,steps=3-5" --save "$work/weights"
 trace "trace: three steps" "$work/trace" 1 3 step forward backward update
 expect "trace of dp" 0 "" $article --mode dp --trace "$work/trace"
 trace "trace: dp" "$work/trace" 1 6 step forward backward "sum gradients" scatter update
 expect "trace of a killed run" 137 "" "$ddprun" -n 2 --grace 1 --inject kill:rank=1,step=20000 \
-    "$trainer" --model article --data-size 8 --batch-size 2 --epochs 15000 --zero 0 --trace-steps 1-1000000 --trace "$work/trace" --quiet
+    "$trainer" --model article --data-size 8 --batch-size 2 --epochs 15000 --zero 0 --trace "$work/trace,steps=1-1000000" --quiet
 trace "trace: killed" "$work/trace" 2 0 step forward backward update bucket
 # However a run ends, and whatever was on its way to the file then: it is JSON.
-long="$trainer --model article --data-size 8 --batch-size 2 --epochs 100000000 --trace-steps 1-100000000 --quiet"
+long="$trainer --model article --data-size 8 --batch-size 2 --epochs 100000000 --quiet"
 for signal in HUP TERM KILL KILL KILL SEGV; do
     rm -f "$work/trace"
-    (ulimit -c 0; exec $long --trace "$work/trace") >"$work/ended" 2>&1 &
+    (ulimit -c 0; exec $long --trace "$work/trace,steps=1-100000000") >"$work/ended" 2>&1 &
     pid=$!
     until_true grep -q update "$work/trace"
     sleep "0.0$((pid % 10))" # time: the signal may come at any moment
@@ -84,8 +84,8 @@ for signal in HUP TERM KILL KILL KILL SEGV; do
 done 2>/dev/null
 expect "trace that cannot be opened" 4 "$work: cannot open" $article --trace "$work"
 expect "trace on a full disk" 0 "/dev/full: cannot write to it" $article --trace /dev/full
-expect "steps without a trace" 2 "--trace-steps needs --trace" $article --trace-steps 1-2
-expect "no steps" 2 "the first and the last step" $article --trace "$work/trace" --trace-steps 5-2
+expect "steps without a trace" 2 "must begin with the path" $article --trace ,steps=1-2
+expect "no steps" 2 "takes the first and the last step" $article --trace "$work/trace,steps=5-2"
 
 # Nothing of these ends the training; each is reported once.
 expect "a full disk" 0 'log|/dev/full: cannot write' $article --log /dev/full

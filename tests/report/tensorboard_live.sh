@@ -14,6 +14,6 @@ expect "what TensorBoard reads" 0 "as logged" "$python" "$here/tests/report/tens
 # Texts that a language model writes during training.
 yes "one two three four" | head -n 200 >"$work/text"
 expect "a run with texts" 0 "" "$trainer" --model gpt2 --size d2 --data "$work/text" --seq-len 16 --steps 4 --no-eval \
-    --sample-every 2 --samples 2 --sample-length 30 --tensorboard "$work/texts" --log "$work/texts.log"
+    --sample-every 2,length=30 --samples 2 --tensorboard "$work/texts" --log "$work/texts.log"
 expect "what TensorBoard reads" 0 "as logged" "$python" "$here/tests/report/tensorboard_live.py" "$work/texts" "$work/texts.log"
 finish

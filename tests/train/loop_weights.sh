@@ -44,10 +44,10 @@ gradients "gpt2" "" $gpt2 --optimizer sgd --momentum 0 --lr 0.1
 
 # Local steps: weights that are put in between two synchronisations are those that the outer SGD begins from; there is no
 # mean gradient.
-set -- $mlp --seed 1 --steps 4 --momentum 0 --sync-every 4 --outer-lr 0.5
+set -- $mlp --seed 1 --steps 4 --momentum 0 --sync-every 4,lr=0.5
 "$client" dump "$work/raw" $mlp --seed 2 --steps 3 >"$work/out" 2>&1 || fail "local steps: dump: $(head -n 5 "$work/out")"
 first=
-PUT_AT=3 same "local steps: put when all have the same" "$ddprun" -n 2 "$client" put "$work/raw.0" "$@" --local-from 3
+PUT_AT=3 same "local steps: put when all have the same" "$ddprun" -n 2 "$client" put "$work/raw.0" "$@" --sync-every 4,from=3,lr=0.5
 PUT_AT=3 same "local steps: put in between" "$ddprun" -n 2 "$client" put "$work/raw.0" "$@"
 expect "local steps: gradients" 2 'error: --sync-every 4: there is no mean gradient of ' "$ddprun" -n 2 "$client" gradients "$work/rank" "$@"
 finish

@@ -255,6 +255,13 @@ while read -r option instead; do
     expect "$option" 2 "error: $option was removed: .*$instead" $t $one "$option"
 done <<'END'
 --merge use --export PATH,merge
+--classes use --shape 3,32,32:10
+--local-from use --sync-every H,from=STEP
+--outer-lr use --sync-every H,lr=RATE
+--outer-momentum use --sync-every H,momentum=M
+--sample-length use --sample-every N,length=L
+--trace-steps use --trace FILE,steps=A-B
+--warmup-epochs use --warmup-steps N
 --export-dtype use --export PATH,dtype=bf16
 --shard-size use --export PATH,shard=5G
 --export-format use --export PATH,format=llmc
@@ -282,19 +289,18 @@ done
 expect "hidden for cnn" 2 'error: --hidden belongs to the model mlp, and the model is cnn' $t --model cnn --hidden 5
 told "warm-up" '--warmup-steps: the warm-up of 9 steps is longer than the run, of 2:.* never reaches 0.01' \
     $t --model article --epochs 2 --warmup-steps 9
-told "warm-up epochs" '--warmup-epochs: .* of 1000000000 steps is longer than the run' $t $one --warmup-epochs 1e9
 told "warm-up, 2 workers" '--warmup-steps: .* longer than the run' "$ddprun" -n 2 trainer --quiet $one --warmup-steps 9
 told "milestones" '--lr-milestones: the last one is at step 8, and the run has 2' \
     $t --model article --epochs 2 --schedule step --lr-milestones 1,7
 told "step size" '--lr-step-size: the first fall is at step 8, and the run has 2' \
     $t --model article --epochs 2 --schedule step --lr-step-size 7
-told "trace steps" '--trace-steps begins at 20, and the run ends after step 1: the trace shows none' $t $one --trace "$work/t" --trace-steps 20-30
+told "trace steps" '--trace ...,steps= begins at 20, and the run ends after step 1: the trace shows none' $t $one --trace "$work/t,steps=20-30"
 told "decay" '--decay-on has no effect: the weight decay is 0' $t $one --decay-on matrices
 told "val" '--val has no effect with --no-eval' $t --data "$here/tests/data/golden/npy/grey.npy,$here/tests/data/golden/npy/grey-y.npy" \
     --val "$here/tests/data/golden/npy/grey.npy,$here/tests/data/golden/npy/grey-y.npy" --no-eval --hidden 2 --steps 1
 expect "generating" 4 'warning: --save, --epochs have no effect with --generate' $t --generate 3 --save x --epochs 3 --load "$work/none"
 expect "exactly the run" 0 '' $t --model article --epochs 2 --warmup-steps 2 --schedule step --lr-milestones 1 \
-    --weight-decay 0.1 --decay-on matrices --trace "$work/t" --trace-steps 2
+    --weight-decay 0.1 --decay-on matrices --trace "$work/t,steps=2"
 [ ! -s "$work/out" ] || fail "exactly the run: $(cat "$work/out")"
 
 finish

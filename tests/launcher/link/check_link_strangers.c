@@ -3,8 +3,8 @@
  * Who connects, or answers, without belonging to the job; nodes that say what no ddprun says. */
 #include "config.h"
 
-#include "launcher/link_hello.h"
-#include "launcher/link_state.h"
+#include "launcher/link/hello.h"
+#include "launcher/link/state.h"
 #include "tests/launcher/link/link_nodes.h"
 #include "tests/lib/messages.h"
 

@@ -5,8 +5,8 @@
 #include "config.h"
 
 #include "core/log.h"
-#include "launcher/munge.h"
-#include "launcher/proof.h"
+#include "launcher/link/munge.h"
+#include "launcher/link/proof.h"
 #include "tests/launcher/link/munged.h"
 #include "tests/lib/runner.h"
 

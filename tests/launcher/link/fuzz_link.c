@@ -4,7 +4,7 @@
  * connection has come, the second in how large pieces the rest comes. */
 #include "config.h"
 
-#include "launcher/link_connection.h"
+#include "launcher/link/connection.h"
 #include "tests/lib/fuzz.h"
 
 #include <assert.h>

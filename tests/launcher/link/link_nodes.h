@@ -7,7 +7,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "launcher/link.h"
+#include "launcher/link/link.h"
 #include "tests/lib/runner.h"
 
 #include <arpa/inet.h>

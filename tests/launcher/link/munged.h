@@ -4,8 +4,8 @@
 #ifndef TESTS_MUNGED_H
 #define TESTS_MUNGED_H
 
-#include "launcher/munge.h"
-#include "launcher/proof.h"
+#include "launcher/link/munge.h"
+#include "launcher/link/proof.h"
 
 #include <check.h>
 #include <fcntl.h>

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the files of the link share: its state, and how joining fills it in. */
+#ifndef DDP_LAUNCHER_LINK_STATE_H
+#define DDP_LAUNCHER_LINK_STATE_H
+
+#include "launcher/link/address.h"
+#include "launcher/link/connection.h"
+
+#define LINK_ERROR_BYTES REFUSAL_TEXT /* of the error that ends joining on all nodes */
+#define LINK_DAMAGED     "what it sends arrives damaged"
+
+/* Another node, or ourselves. */
+struct peer {
+    struct connection connection; /* open: on node 0 to each other node, elsewhere to node 0 */
+    char name[LINK_NAME_BYTES];
+    struct link_status status; /* the last that came; our own */
+    bool lost;                 /* and this is not delivered yet: */
+    bool cut;                  /* ... we are, to it */
+    char why[FRAME_LOST_MAX];
+};
+
+struct link {
+    int node, count;
+    struct link_meeting meeting;
+
+    int epoll; /* with the connections, whose peers are the data, and the timer: NULL */
+    int timer;
+    int64_t lost_ns;       /* how long a peer may be silent */
+    int64_t tick_ns;       /* when the timer was looked at last */
+    int64_t ping_ns;       /* when we have sent a sign of life last */
+    struct peer *current;  /* may have more frames that have come */
+    int lost_count;        /* peers whose loss is to be delivered */
+    union frame_data data; /* of the message that the owner has; of the last frame while joining */
+    struct peer peers[];   /* (count) */
+};
+
+/* Joining, until all are there and all connections are up. Errors are logged. */
+enum ddp_status link_node0_join(struct link *link, const struct link_setup *setup);
+enum ddp_status link_node_join(struct link *link, const struct link_setup *setup);
+
+#endif

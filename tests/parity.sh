@@ -5,11 +5,6 @@
 # DDP_GOLDEN_DIR: goldens elsewhere.
 . "${srcdir:-.}/tests/cli.inc"
 need_fashion
-# Other products than oneDNN's round differently, and at a ReLU whose input is all but 0 that grows: there the later
-# steps have more room (seen: one such flip at step 29 of 50, 1.7e-3 at the end).
-late=1e-4
-grep -q 'define HAVE_ONEDNN 1' config.h || late=1e-2
-
 golden=${DDP_GOLDEN_DIR:-$here/tests/golden}
 
 compare() {
@@ -19,9 +14,7 @@ compare() {
     "$@" --steps 50 --no-eval --log-every 1 >"$work/out" 2>&1 || fail "$name: exit code $?"
     sed -n 's/^step [0-9]*\/50: loss \([^,]*\).*/\1/p' "$work/out" >"$work/got"
     echo "$losses" | tr ' ' '\n' >"$work/want"
-    head -n 25 "$work/want" >"$work/early" && head -n 25 "$work/got" >"$work/early.got"
-    near 25 1e-4 "$work/early" "$work/early.got" relative >"$work/near" &&
-        near 50 "$late" "$work/want" "$work/got" relative >"$work/near" || {
+    near 50 1e-4 "$work/want" "$work/got" relative >"$work/near" || {
         fail "$name"
         tail -n 3 "$work/out"
     }

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 # usage, in the build directory: srcdir=SOURCES cluster_slurm.sh ROUNDS DATA
 # How long srun takes for nothing and for one step of training, on a Slurm of two hosts; for bench/cluster.
-. "${srcdir:-.}/tests/cli.inc"
-. "$here/tests/cluster/hosts.inc"
-. "$here/tests/cluster/slurm.inc"
+. "${srcdir:-.}/tests/lib/cli.inc"
+. "$here/tests/launcher/cluster/hosts.inc"
+. "$here/tests/launcher/cluster/slurm.inc"
 rounds=$1 data=$2
 export LD_LIBRARY_PATH="$top/.libs" DDP_PLUGIN_PATH="$top/.libs" OMP_NUM_THREADS=1
 [ -x "$top/.libs/trainer" ] && trainer=$top/.libs/trainer # past libtool's shell script

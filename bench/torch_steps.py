@@ -21,7 +21,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "golden"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "train", "golden"))
 import models  # noqa: E402 (found by the line above)
 
 CONTEXT, LAYERS, HEADS, CHANNELS, VOCABULARY, LENGTH = 1024, 12, 12, 768, 50257, 64

@@ -89,14 +89,16 @@ static void kill_workers(const struct keeper *keeper, const struct cgroup *cgrou
 }
 
 /* Returns when ddprun has ended. Looks are counted, not time: a keeper that was stopped with ddprun
- * has not looked meanwhile. */
+ * has not looked meanwhile. A poll that fails, for want of memory, says nothing of ddprun. */
 static void wait_for_end(const struct keeper *keeper, const struct cgroup *cgroup, int pipe,
                          pid_t ddprun)
 {
     struct pollfd end = {.fd = pipe, .events = POLLIN};
+    const struct timespec pause = {.tv_nsec = 10000000};
     int stopped = 0, events;
-    while ((events = poll(&end, 1, keeper->watches ? LOOK_MS : -1)) == 0 ||
-           (events < 0 && errno == EINTR)) {
+    while ((events = poll(&end, 1, keeper->watches ? LOOK_MS : -1)) <= 0) {
+        if (events < 0)
+            nanosleep(&pause, NULL);
         stopped = proc_state(ddprun) == 'T' ? stopped + 1 : 0;
         if (stopped * LOOK_MS >= (int)(LINK_DEFAULT_LOST * 1000))
             kill_workers(keeper, cgroup);

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * The ticks of an axis of values. gnuplot's own are rounded by their format, and lie on each other
- * in a terminal; see gnuplot.h. */
+ * The ticks of an axis of values; see axis.h. gnuplot's own are rounded by their format, and lie on
+ * each other in a terminal. */
 #include "config.h"
+
+#include "reporter/axis.h"
 
 #include "reporter/gnuplot.h"
 
 #include <math.h>
 
 /* 8 digits: what rounding has left behind them is not shown. */
-static void write_tick(struct plot *plot, bool units, double value, bool first)
+void axis_label(char label[AXIS_LABEL], double value, bool units)
 {
     static const struct {
         double one;
@@ -18,8 +20,8 @@ static void write_tick(struct plot *plot, bool units, double value, bool first)
     size_t i = 0;
     while (i < 3 && (!units || fabs(value) < 0.9999999 * parts[i].one))
         i++;
-    fprintf(plot->script, "%s'%.8g%s' %.15g", first ? "" : ", ",
-            i < 3 ? value / parts[i].one : value, i < 3 ? parts[i].letter : "", value);
+    snprintf(label, AXIS_LABEL, "%.8g%s", i < 3 ? value / parts[i].one : value,
+             i < 3 ? parts[i].letter : "");
 }
 
 /* 1, 2 or 5 times a power of ten, at least this large. */
@@ -30,8 +32,15 @@ static double round_up(double least)
     return power * (share <= 1.0000001 ? 1 : share <= 2 ? 2 : share <= 5 ? 5 : 10);
 }
 
-static void write_linear(struct plot *plot, const struct plot_axis *axis, double low, double high)
+static void add_tick(struct axis_ticks *ticks, double value)
 {
+    if (ticks->count < AXIS_TICKS)
+        ticks->at[ticks->count++] = value;
+}
+
+static void make_linear(struct axis_ticks *ticks, const struct plot_axis *axis)
+{
+    double low = axis->low, high = axis->high;
     if (!(high - low > 1e-6 * fmax(fabs(low), fabs(high)))) { /* a constant */
         const double room = low != 0 ? fabs(low) / 10 : 1;
         low -= room;
@@ -39,12 +48,14 @@ static void write_linear(struct plot *plot, const struct plot_axis *axis, double
     }
     const double step = round_up((high - low) / axis->ticks);
     const double begin = floor(low / step + 1e-9), end = ceil(high / step - 1e-9);
+    ticks->low = low;
+    ticks->high = high;
     if (!(end - begin <= 4 * axis->ticks)) /* too small or large for doubles */
         return;
-    fprintf(plot->script, "set yrange [%.15g:%.15g]\nset ytics (", begin * step, end * step);
+    ticks->low = begin * step;
+    ticks->high = end * step;
     for (int i = 0; i <= (int)(end - begin); i++)
-        write_tick(plot, axis->units, (begin + i) * step, i == 0);
-    fputs(")\n", plot->script);
+        add_tick(ticks, (begin + i) * step);
 }
 
 /* Mark i: 1, 2 and 5 times each power of ten. */
@@ -55,7 +66,7 @@ static double mark_at(int i)
     return digits[i - 3 * power] * pow(10, power);
 }
 
-static void write_logarithmic(struct plot *plot, const struct plot_axis *axis)
+static void make_logarithmic(struct axis_ticks *ticks, const struct plot_axis *axis)
 {
     const double slack = 1 + 1e-9;
     int begin = 3 * (int)floor(log10(axis->low)) - 1;
@@ -66,25 +77,37 @@ static void write_logarithmic(struct plot *plot, const struct plot_axis *axis)
         end++;
     if (end - begin > axis->ticks) /* powers of ten alone */
         every = 3 * ((end - begin) / (3 * axis->ticks) + 1);
-    fprintf(plot->script, "set yrange [%.15g:%.15g]\nset ytics (", mark_at(begin), mark_at(end));
-    bool first = true;
-    for (int i = begin; i <= end; i++) {
-        if (i % every != 0)
-            continue;
-        write_tick(plot, axis->units, mark_at(i), first);
-        first = false;
-    }
-    fputs(")\n", plot->script);
+    ticks->low = mark_at(begin);
+    ticks->high = mark_at(end);
+    for (int i = begin; i <= end; i++)
+        if (i % every == 0)
+            add_tick(ticks, mark_at(i));
+}
+
+void axis_ticks(struct axis_ticks *ticks, const struct plot_axis *axis)
+{
+    *ticks = (struct axis_ticks){.count = 0};
+    if (axis->log_scale && axis->high >= 2 * axis->low)
+        make_logarithmic(ticks, axis);
+    else
+        make_linear(ticks, axis);
 }
 
 void plot_axis(struct plot *plot, const struct plot_axis *axis)
 {
+    struct axis_ticks ticks;
+    char label[AXIS_LABEL];
     fprintf(plot->script, "%sset logscale y\nset yrange [*:*]\nset ytics autofreq\n",
             axis->log_scale ? "" : "un");
     if (axis->low > axis->high)
         return;
-    if (axis->log_scale && axis->high >= 2 * axis->low)
-        write_logarithmic(plot, axis);
-    else
-        write_linear(plot, axis, axis->low, axis->high);
+    axis_ticks(&ticks, axis);
+    if (ticks.count == 0)
+        return;
+    fprintf(plot->script, "set yrange [%.15g:%.15g]\nset ytics (", ticks.low, ticks.high);
+    for (size_t i = 0; i < ticks.count; i++) {
+        axis_label(label, ticks.at[i], axis->units);
+        fprintf(plot->script, "%s'%s' %.15g", i > 0 ? ", " : "", label, ticks.at[i]);
+    }
+    fputs(")\n", plot->script);
 }

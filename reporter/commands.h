@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The two commands of ddpreport. */
+ * The commands of ddpreport. */
 #ifndef DDP_REPORTER_COMMANDS_H
 #define DDP_REPORTER_COMMANDS_H
 
@@ -9,6 +9,9 @@
 /* ddpreport RUN.jsonl ...: the runs of logs as a table, and as pictures in a file or the terminal.
  */
 enum ddp_status runs_show(const struct settings *settings);
+
+/* ddpreport export: the steps of a log as CSV, to standard output. */
+enum ddp_status export_show(const struct settings *settings);
 
 /* ddpreport compare: runs the comparison and shows it.
  *   exit_code [out]  of the program that failed; else unchanged

@@ -12,6 +12,7 @@
 #include "reporter/page.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +46,7 @@ static const char *local_notes_of(const struct comparison *comparison)
 /* Columns of the first table. */
 enum {
     NAME,
+    SAME,
     MS,
     SPREAD,
     SPEED,
@@ -54,7 +56,6 @@ enum {
     COMMUNICATION,
     WAITING,
     LOSS,
-    SAME,
     COLUMNS
 };
 
@@ -67,6 +68,11 @@ static void set_times(struct table *table, const struct comparison *comparison, 
     const size_t row = (size_t)i + 1;
     char text[2][UNITS_TEXT];
     table_set(table, row, NAME, "%s", variant->name);
+    table_set(table, row, SAME, "%s",
+              variant->baseline == i ? "(baseline)"
+              : measured->differs    ? "DIFFER"
+              : variant->every > 1   ? "by design"
+                                     : "equal");
     table_set(table, row, MS, "%s", units_number(text[0], 1e3 * measured->times.median));
     table_set(table, row, SPREAD, "%s..%s", units_number(text[0], 1e3 * measured->times.low),
               units_number(text[1], 1e3 * measured->times.high));
@@ -78,11 +84,6 @@ static void set_times(struct table *table, const struct comparison *comparison, 
     table_set(table, row, COMMUNICATION, "%.3f", 1e3 * measured->communication);
     table_set(table, row, WAITING, "%.3f", 1e3 * measured->waiting);
     table_set(table, row, LOSS, "%.4f", measured->loss);
-    table_set(table, row, SAME, "%s",
-              variant->baseline == i ? "(baseline)"
-              : measured->differs    ? "DIFFER"
-              : variant->every > 1   ? "by design"
-                                     : "equal");
 }
 
 static void set_memory(struct table *table, const struct comparison *comparison, int i)
@@ -103,10 +104,17 @@ static enum ddp_status make_tables(struct table *time, struct table *memory,
                                    const struct comparison *comparison)
 {
     const bool gpu = strcmp(comparison->device, "cpu") != 0;
-    const char *const times[COLUMNS] = {
-        "time",     "ms/step",    "25..75 %", comparison->tokens ? "tokens/s" : "samples/s",
-        "speed-up", "efficiency", "sent",     "comm ms",
-        "wait ms",  "loss",       "weights"};
+    const char *const times[COLUMNS] = {"time",
+                                        "weights",
+                                        "ms/step",
+                                        "25..75 %",
+                                        comparison->tokens ? "tokens/s" : "samples/s",
+                                        "speed-up",
+                                        "efficiency",
+                                        "sent",
+                                        "comm ms",
+                                        "wait ms",
+                                        "loss"};
     const char *const parts[7] = {"memory",
                                   "weights",
                                   "gradients",
@@ -143,11 +151,9 @@ static void describe(const struct comparison *comparison, FILE *out)
 
 #define BAR_PARTS 4
 
-/* A picture of stacked bars that lie, one for each way to train. */
+/* Stacked bars that lie, one for each way to train. */
 struct bars {
-    const char *name;  /* of the picture: letters */
-    const char *title; /* above it */
-    const char *label; /* of the axis, with its unit */
+    const char *title, *unit;
     void (*measure)(const struct comparison *comparison, int i, double parts[BAR_PARTS]);
     const char *parts[BAR_PARTS]; /* what they are called; NULL: there are fewer */
 };
@@ -173,59 +179,57 @@ static void measure_memory(const struct comparison *comparison, int i, double pa
         parts[k] = comparison->measured[i].memory[k] / 1e6;
 }
 
-static enum ddp_status draw_bars(const struct bars *bars, const struct comparison *comparison,
-                                 char **picture)
+/* What the parts of bar i are together. */
+static double measure_bar(const struct bars *bars, const struct comparison *comparison, int i,
+                          double parts[BAR_PARTS])
 {
-    static const size_t colours[BAR_PARTS] = {0, 1, 4, 5};
-    struct plot plot;
-    double longest = 0;
-    enum ddp_status status =
-        plot_begin(&plot, PLOT_SVG, bars->name, 1000, 110 + 34 * comparison->count);
-    if (status != DDP_OK)
-        return status;
-    for (int i = 0; i < comparison->count; i++) {
-        double parts[BAR_PARTS] = {0}, end = 0;
-        bars->measure(comparison, i, parts);
-        plot_row(&plot, i, comparison->variants[i].name);
-        for (size_t k = 0; k < BAR_PARTS; end += parts[k++])
-            if (parts[k] > 0)
-                plot_box(&plot, colours[k], end, end + parts[k], i - 0.32, i + 0.32);
-        longest = end > longest ? end : longest;
-    }
-    fprintf(plot.script, "set xrange [0:%.6g]\nset xlabel '%s'\n", 1.02 * longest, bars->label);
-    for (size_t k = 0; k < BAR_PARTS && bars->parts[k]; k++)
-        plot_key(&plot, colours[k], bars->parts[k]);
-    return plot_end(&plot, picture, NULL);
+    double all = 0;
+    memset(parts, 0, BAR_PARTS * sizeof *parts);
+    bars->measure(comparison, i, parts);
+    for (size_t k = 0; k < BAR_PARTS; k++)
+        all += parts[k] = parts[k] > 0 ? parts[k] : 0; /* NaN: not known */
+    return all;
 }
 
-static enum ddp_status add_pictures(struct page *page, const struct comparison *comparison)
+static void print_bars(struct page *page, const struct bars *bars,
+                       const struct comparison *comparison)
+{
+    static const size_t colours[BAR_PARTS] = {0, 1, 4, 5};
+    double parts[BAR_PARTS], longest = 0;
+    char text[UNITS_TEXT];
+    for (int i = 0; i < comparison->count; i++)
+        longest = fmax(longest, measure_bar(bars, comparison, i, parts));
+    page_heading(page, bars->title);
+    fputs("<p class=\"key\">", page->out);
+    for (size_t k = 0; k < BAR_PARTS && bars->parts[k]; k++)
+        fprintf(page->out, "<i class=\"c%zu\"></i>%s", colours[k], bars->parts[k]);
+    fputs("</p>\n<div class=\"bars\">\n", page->out);
+    for (int i = 0; i < comparison->count; i++) {
+        const double all = measure_bar(bars, comparison, i, parts);
+        fprintf(page->out, "<span>%s</span><div>", comparison->variants[i].name);
+        for (size_t k = 0; k < BAR_PARTS; k++)
+            if (parts[k] > 0)
+                fprintf(page->out,
+                        "<i class=\"c%zu\" style=\"width:%.2f%%\" title=\"%s: %s %s\"></i>",
+                        colours[k], 80 * parts[k] / longest, bars->parts[k],
+                        units_number(text, parts[k]), bars->unit);
+        fprintf(page->out, "<small>%s %s</small></div>\n", units_number(text, all), bars->unit);
+    }
+    fputs("</div>\n", page->out);
+}
+
+static void print_pictures(struct page *page, const struct comparison *comparison)
 {
     static const struct bars pictures[] = {
-        {"time",
-         "Time of a step",
-         "ms a step",
-         measure_time,
-         {"computing", "communication", "waiting"}},
-        {"speedup",
-         "Speed-up",
-         "times as fast as accumulation with the same shards",
-         measure_speedup,
-         {"speed-up"}},
-        {"memory",
-         "Memory of a worker",
-         "MB, as planned",
+        {"Time of a step", "ms", measure_time, {"computing", "communication", "waiting"}},
+        {"Speed-up over accumulation with the same shards", "times", measure_speedup, {"speed-up"}},
+        {"Memory of a worker, as planned",
+         "MB",
          measure_memory,
          {"weights", "gradients", "optimizer", "activations"}},
     };
-    enum ddp_status status = DDP_OK;
-    for (size_t i = 0; status == DDP_OK && i < sizeof pictures / sizeof pictures[0]; i++) {
-        char *picture;
-        status = draw_bars(&pictures[i], comparison, &picture);
-        if (status == DDP_OK)
-            page_picture(page, pictures[i].title, picture);
-        free(picture);
-    }
-    return status;
+    for (size_t i = 0; i < sizeof pictures / sizeof pictures[0]; i++)
+        print_bars(page, &pictures[i], comparison);
 }
 
 /* --- both ------------------------------------------------------------------------------------- */
@@ -251,7 +255,8 @@ static enum ddp_status write_page(const struct comparison *comparison, const str
     page_paragraph(&page, notes);
     if (*local_notes_of(comparison))
         page_paragraph(&page, local_notes_of(comparison));
-    return page_end(&page, path, add_pictures(&page, comparison));
+    print_pictures(&page, comparison);
+    return page_end(&page, path, DDP_OK);
 }
 
 static enum ddp_status show(const struct comparison *comparison, const struct settings *settings)
@@ -288,8 +293,6 @@ enum ddp_status compare_show(const struct settings *settings, int *exit_code)
     if (!comparison)
         return DDP_ERR_MEMORY;
     enum ddp_status status = page_check_file(settings->output);
-    if (status == DDP_OK && settings->output)
-        status = plot_check();
     if (status == DDP_OK)
         status = compare_run(comparison, settings, exit_code);
     if (status == DDP_OK)

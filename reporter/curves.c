@@ -11,10 +11,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define MARKS  200    /* of a kind and run, at most */
-#define NAMES  12     /* of curves in a key, at most */
-#define LEAST  1e-300 /* on a logarithmic axis */
-#define DASHES 5      /* kinds of broken lines that gnuplot has */
+#define MARKS  200 /* of a kind and run, at most */
+#define NAMES  12  /* of curves in a key, at most */
+#define DASHES 5   /* kinds of broken lines that gnuplot has */
 
 const char *const curves_titles[PANELS] = {"Loss", "Learning rate", "Throughput",
                                            "Norm of the gradient"};
@@ -22,12 +21,7 @@ static const char *const names[PANELS] = {"loss", "rate", "speed", "norm"};
 
 /* --- axes ------------------------------------------------------------------------------------- */
 
-struct scale {
-    double factor; /* of values on the axis */
-    const char *label;
-};
-
-static struct scale scale_of(const struct curves *curves)
+struct scale curves_scale(const struct curves *curves)
 {
     double end = 0;
     for (size_t i = 0; i < curves->count; i++)
@@ -45,7 +39,7 @@ static struct scale scale_of(const struct curves *curves)
 }
 
 /* What is evaluated without an accuracy has numbers as targets, and no loss in nats. */
-static const char *y_label(const struct curves *curves, enum panel panel)
+const char *curves_label(const struct curves *curves, enum panel panel)
 {
     const bool tokens = curves->count > 0 && curves->runs[0].tokens;
     const char *const labels[PANELS] = {"loss (nats)", "learning rate",
@@ -61,7 +55,7 @@ static const char *y_label(const struct curves *curves, enum panel panel)
 /* A value that a logarithmic axis does not have is not drawn. */
 static bool is_drawn(const struct plot_axis *axis, double y)
 {
-    return !isnan(y) && !(axis->log_scale && y < LEAST);
+    return !isnan(y) && !(axis->log_scale && y < CURVES_LEAST);
 }
 
 static void write_point(struct plot *plot, double x, double y, struct plot_axis *axis)
@@ -211,7 +205,7 @@ static void write_curves(struct plot *plot, const struct curves *curves, enum pa
 static enum ddp_status write_panel(struct plot *plot, const struct curves *curves, enum panel panel,
                                    bool *values)
 {
-    const struct scale scale = scale_of(curves);
+    const struct scale scale = curves_scale(curves);
     const bool speed = panel == PANEL_SPEED;
     /* The key of several runs takes lines of the terminal. */
     struct plot_axis axis = {.low = speed ? 0 : INFINITY,
@@ -230,10 +224,10 @@ static enum ddp_status write_panel(struct plot *plot, const struct curves *curve
     fputs("set xlabel ", plot->script);
     plot_string(plot, scale.label);
     fputs("\nset ylabel ", plot->script);
-    plot_string(plot, y_label(curves, panel));
+    plot_string(plot, curves_label(curves, panel));
     if (plot->kind == PLOT_TEXT) {
         fputs("\nset key top center outside horizontal width 2\nset title ", plot->script);
-        plot_string(plot, y_label(curves, panel));
+        plot_string(plot, curves_label(curves, panel));
         fputs("\nunset ylabel", plot->script);
     }
     fputc('\n', plot->script);

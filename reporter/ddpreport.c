@@ -36,6 +36,8 @@ int main(int argc, char **argv)
         printf("ddpreport %s\n", ddp_version());
     else if (status == DDP_OK && settings.compare)
         status = compare_show(&settings, &exit_code);
+    else if (status == DDP_OK && settings.exports)
+        status = export_show(&settings);
     else if (status == DDP_OK)
         status = runs_show(&settings);
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == DDP_OK)

@@ -98,33 +98,6 @@ void plot_colour(struct plot *plot, size_t i, bool pale)
                 colour->green, colour->blue);
 }
 
-void plot_row(struct plot *plot, int row, const char *name)
-{
-    if (row == 0)
-        fputs("unset grid\nset grid xtics ls 102 dt solid\n", plot->script);
-    fputs(row ? "set ytics add (" : "set ytics (", plot->script);
-    plot_string(plot, name);
-    fprintf(plot->script, " %d)\nset yrange [%.1f:-0.6] noreverse\n", row, row + 0.6);
-}
-
-void plot_box(struct plot *plot, size_t colour, double left, double right, double top,
-              double bottom)
-{
-    const struct colour *fill = &light[2 + colour];
-    fprintf(plot->script,
-            "set object rect from %.6g,%.2f to %.6g,%.2f fs solid noborder fc rgb "
-            "'#%02x%02x%02x'\n",
-            left, top, right, bottom, fill->red, fill->green, fill->blue);
-}
-
-void plot_key(struct plot *plot, size_t colour, const char *title)
-{
-    fprintf(plot->script, "%s NaN with boxes fs solid noborder", plot->draws ? "," : "plot");
-    plot_colour(plot, colour, false);
-    fprintf(plot->script, " title '%s'", title);
-    plot->draws = true;
-}
-
 /* The last line that gnuplot wrote to standard error says what is wrong. */
 static enum ddp_status run(int in, int out)
 {
@@ -152,16 +125,6 @@ static enum ddp_status run(int in, int out)
         status = ddp_fail(DDP_ERR_SYSTEM, "gnuplot failed with exit status %d: %s", code,
                           ddp_text_show(shown, line ? line + 1 : said));
     free(said);
-    return status;
-}
-
-enum ddp_status plot_check(void)
-{
-    const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (nothing < 0)
-        return ddp_fail_path("/dev/null", "open");
-    enum ddp_status status = run(nothing, nothing);
-    close(nothing);
     return status;
 }
 
@@ -220,4 +183,26 @@ void plot_print_css(FILE *out)
           "{fill:" DARK_PAGE "}\n[color='#FFFFFF']{color:" DARK_PAGE "}\n"
           "[color='black']{color:#dde1e6}\n}\n",
           out);
+}
+
+static void print_variables(FILE *out, const struct colour *colours, const char *page)
+{
+    fprintf(out, ":root{--page:%s", page);
+    for (size_t i = 0; i < COLOURS; i++) {
+        fputs(i == 0 ? ";--text" : i == 1 ? ";--grid" : "", out);
+        if (i >= 2)
+            fprintf(out, ";--c%zu", i - 2);
+        fprintf(out, ":#%02x%02x%02x", colours[i].red, colours[i].green, colours[i].blue);
+    }
+    fputs("}\n", out);
+}
+
+void plot_print_colours(FILE *out)
+{
+    print_variables(out, light, LIGHT_PAGE);
+    fputs("@media (prefers-color-scheme: dark){", out);
+    print_variables(out, dark, DARK_PAGE);
+    fputs("}\n", out);
+    for (size_t i = 0; i < PLOT_COLOURS; i++)
+        fprintf(out, ".c%zu{color:var(--c%zu)}\n", i, i);
 }

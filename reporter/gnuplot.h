@@ -4,7 +4,7 @@
 #ifndef DDP_REPORTER_GNUPLOT_H
 #define DDP_REPORTER_GNUPLOT_H
 
-#include "ddp.h"
+#include "reporter/axis.h"
 
 /* What a picture is drawn for. */
 enum plot_kind { PLOT_SVG, PLOT_PNG, PLOT_TEXT };
@@ -15,7 +15,6 @@ struct plot {
     char *text;
     size_t bytes;
     enum plot_kind kind;
-    bool draws; /* a plot command has begun */
 };
 
 #define PLOT_COLOURS 6
@@ -34,24 +33,7 @@ void plot_string(struct plot *plot, const char *text);
 void plot_colour(struct plot *plot, size_t i, bool pale);
 
 /* The range of an axis of values and its ticks, each with its exact value. */
-struct plot_axis {
-    double low, high; /* of the values; low > high: there are none */
-    bool log_scale;   /* low > 0 */
-    bool units;       /* 1.5M instead of 1500000 */
-    int ticks;        /* about so many */
-};
-
 void plot_axis(struct plot *plot, const struct plot_axis *axis);
-
-/* Boxes in rows, which have names and are 1 apart: the rows and the boxes first, then a word for
- * each colour, which also draws. */
-void plot_row(struct plot *plot, int row, const char *name);
-void plot_box(struct plot *plot, size_t colour, double left, double right, double top,
-              double bottom);
-void plot_key(struct plot *plot, size_t colour, const char *title);
-
-/* Whether gnuplot can draw; tried before long work. Statuses as of plot_end(). */
-enum ddp_status plot_check(void);
 
 /* Runs gnuplot.
  *   picture [out]  with a 0 behind it, freed with free()
@@ -65,5 +47,8 @@ void plot_drop(struct plot *plot);
 
 /* The rules of CSS by which pictures are dark where the reader's screen is. */
 void plot_print_css(FILE *out);
+
+/* The same colours for a page: rules that define --text, --grid, --page and --c0 and so on. */
+void plot_print_colours(FILE *out);
 
 #endif

@@ -19,8 +19,10 @@ enum ddp_status page_begin(struct page *page, const char *title);
 
 void page_paragraph(struct page *page, const char *text);
 
-/* A picture that plot_end() returned, with a heading. */
-void page_picture(struct page *page, const char *title, const char *svg);
+void page_heading(struct page *page, const char *text);
+
+/* Behind the charts, which chart_print() and chart_print_legend() wrote: shows their values. */
+void page_script(struct page *page);
 
 /* Writes the page to a file, unless status says that something failed before; frees it. Returns
  * that status, or DDP_ERR_IO, which names the file. */

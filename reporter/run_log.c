@@ -17,13 +17,13 @@
 #include <string.h>
 
 #define FORMAT     1                  /* the highest that is known; logs before 0.5 name none */
-#define LOG_BYTES  ((size_t)2 << 30)  /* larger ones are something else */
+#define METRICS    64                 /* of a run, at most */
 #define STEP_LIMIT (INT64_C(1) << 53) /* that a double can hold */
 
 struct reader {
     struct run_log *log;
     const char *name;
-    size_t line;
+    size_t line, at; /* its number, and where it begins */
     bool quietly;
     struct log_run *run; /* the one that lines belong to; NULL: none yet */
 };
@@ -110,9 +110,12 @@ static void forget_from(struct log_run *run, int64_t first_step)
     while (run->checkpoint_count > 0 &&
            run->checkpoints[run->checkpoint_count - 1].step >= first_step)
         run->checkpoint_count--;
+    while (run->score_count > 0 && run->scores[run->score_count - 1].step >= first_step)
+        run->score_count--;
 }
 
-static void restart(struct log_run *run, const struct log_run *next, int64_t first_step)
+/* Takes the facts from `next`. */
+static void restart(struct log_run *run, struct log_run *next, int64_t first_step)
 {
     forget_from(run, first_step);
     run->total_steps = next->total_steps;
@@ -122,6 +125,9 @@ static void restart(struct log_run *run, const struct log_run *next, int64_t fir
     run->ended_early = false;
     memcpy(run->mode, next->mode, sizeof run->mode);
     memcpy(run->device, next->device, sizeof run->device);
+    free(run->facts);
+    run->facts = next->facts;
+    run->fact_count = next->fact_count;
     run->restarted = run->step_count > 0;
     run->restart_time = next->start;
 }
@@ -143,13 +149,17 @@ static enum ddp_status begin_run(struct reader *reader, const json_t *object)
         return fail_line(reader, "the description of a run is incomplete: this is not a log of "
                                  "trainer, or not of this version");
     read_header(&run, object);
-    if (reader->run && continues(reader->run, &run, first_step)) {
+    enum ddp_status status = run_facts_read(&run, object);
+    if (status == DDP_OK && reader->run && continues(reader->run, &run, first_step)) {
         restart(reader->run, &run, first_step);
         return DDP_OK;
     }
-    const enum ddp_status status = ddp_array_append(&log->runs, &log->count, &run, sizeof run);
+    if (status == DDP_OK)
+        status = ddp_array_append(&log->runs, &log->count, &run, sizeof run);
     if (status == DDP_OK)
         reader->run = &log->runs[log->count - 1];
+    else
+        free(run.facts);
     return status;
 }
 
@@ -165,6 +175,7 @@ static enum ddp_status add_step(struct reader *reader, const json_t *object)
         .rate = number_of(object, "learning_rate"),
         .seconds = number_of(object, "seconds"),
         .waiting = number_of(object, "waiting_for_data"),
+        .line = reader->at,
     };
     if (!read_step(object, "step", 1, &step.step))
         return fail_line(reader, "a step without its number");
@@ -184,6 +195,39 @@ static enum ddp_status add_step(struct reader *reader, const json_t *object)
     return ddp_array_append(&run->steps, &run->step_count, &step, sizeof step);
 }
 
+static enum ddp_status add_score(struct log_run *run, int64_t step, const char *name, double value)
+{
+    enum ddp_status status = DDP_OK;
+    struct log_metric metric;
+    struct log_score score = {.step = step, .value = value};
+    ddp_text_clean(metric.name, sizeof metric.name, name, strlen(name));
+    while (score.metric < run->metric_count &&
+           strcmp(run->metrics[score.metric].name, metric.name) != 0)
+        score.metric++;
+    if (score.metric == METRICS)
+        return DDP_OK;
+    if (score.metric == run->metric_count)
+        status = ddp_array_append(&run->metrics, &run->metric_count, &metric, sizeof metric);
+    if (status == DDP_OK)
+        status = ddp_array_append(&run->scores, &run->score_count, &score, sizeof score);
+    return status;
+}
+
+static enum ddp_status add_scores(struct log_run *run, int64_t step, const json_t *object)
+{
+    static const char prefix[] = "test_";
+    enum ddp_status status = DDP_OK;
+    const char *key;
+    json_t *member;
+    json_object_foreach((json_t *)object, key, member)
+    {
+        const double value = number_of(object, key);
+        if (status == DDP_OK && strncmp(key, prefix, strlen(prefix)) == 0 && !isnan(value))
+            status = add_score(run, step, key + strlen(prefix), value);
+    }
+    return status;
+}
+
 static enum ddp_status add_evaluation(struct reader *reader, const json_t *object)
 {
     struct log_run *run = reader->run;
@@ -191,11 +235,13 @@ static enum ddp_status add_evaluation(struct reader *reader, const json_t *objec
         .time = number_of(object, "time"),
         .loss = number_of(object, "test_loss"),
         .accuracy = number_of(object, "test_accuracy"),
+        .line = reader->at,
     };
     if (!read_step(object, "step", 0, &evaluation.step))
         return fail_line(reader, "an evaluation without its step");
-    return ddp_array_append(&run->evaluations, &run->evaluation_count, &evaluation,
-                            sizeof evaluation);
+    const enum ddp_status status =
+        ddp_array_append(&run->evaluations, &run->evaluation_count, &evaluation, sizeof evaluation);
+    return status == DDP_OK ? add_scores(run, evaluation.step, object) : status;
 }
 
 static enum ddp_status add_checkpoint(struct reader *reader, const json_t *object)
@@ -274,17 +320,38 @@ static enum ddp_status read_line(struct reader *reader, const char *line, size_t
     return fail_line(reader, why);
 }
 
-/* What the runs are called: the file's name without directory and suffix. */
-static void name_runs(struct log_run *runs, size_t count, const char *path)
+static void name_runs(struct log_run *runs, size_t count, const char *text, size_t bytes)
 {
-    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
-    const char *dot = strrchr(base, '.');
-    const size_t length = dot && dot > base ? (size_t)(dot - base) : strlen(base);
     for (size_t i = 0; i < count; i++) {
-        const size_t used = ddp_text_clean(runs[i].name, sizeof runs[i].name - 24, base, length);
+        const size_t used = ddp_text_clean(runs[i].name, sizeof runs[i].name - 24, text, bytes);
         if (count > 1)
             snprintf(runs[i].name + used, 24, " #%zu", i + 1);
     }
+}
+
+/* What the runs of a file are called: its name without directory and suffix, or the end of its path
+ * where other runs are called that. */
+static void name_new_runs(struct run_log *log, size_t first, const char *path)
+{
+    struct log_run *runs = log->runs + first;
+    const size_t count = log->count - first, most = sizeof runs->name - 24;
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    const char *dot = strrchr(base, '.');
+    name_runs(runs, count, base, dot && dot > base ? (size_t)(dot - base) : strlen(base));
+    for (size_t i = 0; i < first; i++)
+        if (strcmp(log->runs[i].name, runs[0].name) == 0) {
+            const size_t length = strlen(path), cut = length >= most ? length - most + 1 : 0;
+            name_runs(runs, count, path + cut, length - cut);
+            return;
+        }
+}
+
+bool run_log_has_metric(const struct log_run *run, const char *name)
+{
+    for (size_t i = 0; i < run->metric_count; i++)
+        if (strcmp(run->metrics[i].name, name) == 0)
+            return true;
+    return false;
 }
 
 enum ddp_status run_log_parse(struct run_log *log, const char *name, const char *text, size_t bytes,
@@ -298,6 +365,7 @@ enum ddp_status run_log_parse(struct run_log *log, const char *name, const char 
         const size_t length = end ? (size_t)(end - text) - at : bytes - at;
         const size_t next = at + length + 1;
         reader.line++;
+        reader.at = at;
         if (length > 0)
             status = read_line(&reader, text + at, length,
                                !end || (next < bytes && begins_run(text + next, bytes - next)));
@@ -309,7 +377,7 @@ enum ddp_status run_log_parse(struct run_log *log, const char *name, const char 
     if (status != DDP_OK)
         return status;
     reader.run->is_last = true;
-    name_runs(log->runs + first, log->count - first, name);
+    name_new_runs(log, first, name);
     return DDP_OK;
 }
 
@@ -330,6 +398,9 @@ void run_log_free(struct run_log *log)
     for (size_t i = 0; i < log->count; i++) {
         free(log->runs[i].steps);
         free(log->runs[i].evaluations);
+        free(log->runs[i].scores);
+        free(log->runs[i].metrics);
+        free(log->runs[i].facts);
         free(log->runs[i].checkpoints);
         free(log->runs[i].restarts);
     }

@@ -7,6 +7,8 @@
 
 #include "ddp.h"
 
+#include <jansson.h>
+
 /* Weights, gradients, optimizer, activations. */
 #define MEMORY_PARTS 4
 
@@ -19,11 +21,34 @@ struct log_step {
     double seconds;    /* that it took */
     double speed;      /* items a second */
     double waiting;    /* share of the time that it waited for data */
+    size_t line;       /* where its line begins in the text */
 };
 
 struct log_evaluation {
     int64_t step;
     double time, loss, accuracy; /* NaN: not known */
+    size_t line;
+};
+
+/* A number of an evaluation whose name begins with test_, the loss included. */
+struct log_score {
+    size_t metric; /* of the run's */
+    int64_t step;
+    double value;
+};
+
+#define LOG_BYTES ((size_t)2 << 30) /* of a file; larger ones are something else */
+
+#define LOG_NAME  64
+#define LOG_VALUE 200
+
+struct log_metric {
+    char name[LOG_NAME]; /* without test_ */
+};
+
+/* What a run was started with: an option, a version, the host. */
+struct log_fact {
+    char name[LOG_NAME], value[LOG_VALUE];
 };
 
 /* A checkpoint, or where training was restarted. */
@@ -44,11 +69,15 @@ struct log_run {
     double start;                 /* s since 1970 */
     struct log_step *steps;
     struct log_evaluation *evaluations;
+    struct log_score *scores;
+    struct log_metric *metrics;
+    struct log_fact *facts; /* of its last start */
     struct log_mark *checkpoints, *restarts;
     bool is_last;   /* of its file */
     bool restarted; /* and no step has been done since */
     double restart_time;
-    size_t step_count, evaluation_count, checkpoint_count, restart_count;
+    size_t step_count, evaluation_count, score_count, metric_count, fact_count;
+    size_t checkpoint_count, restart_count;
 };
 
 struct run_log {
@@ -69,5 +98,13 @@ enum ddp_status run_log_parse(struct run_log *log, const char *name, const char 
 enum ddp_status run_log_read(struct run_log *log, const char *path, bool quietly);
 
 void run_log_free(struct run_log *log); /* also a zeroed one */
+
+bool run_log_has_metric(const struct log_run *run, const char *name);
+
+/* The value of a fact; "-": the run has none by that name. */
+const char *run_log_fact(const struct log_run *run, const char *name);
+
+/* Adds the facts in the first line of a run to its facts. DDP_ERR_MEMORY. */
+enum ddp_status run_facts_read(struct log_run *run, const json_t *object);
 
 #endif

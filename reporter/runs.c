@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #define PANEL_LINES 16 /* of a picture in the terminal */
+#define FACTS_SHOWN 40 /* in the table of differences, at most */
 
 static enum ddp_status read_logs(struct run_log *log, const struct settings *settings)
 {
@@ -131,28 +132,148 @@ static enum ddp_status print_panels(const struct curves *curves)
 
 /* --- in a file -------------------------------------------------------------------------------- */
 
+/* Of all runs together, in the order in which they first appear. */
+struct fact_name {
+    char name[LOG_NAME];
+    bool differs;
+};
+
+static enum ddp_status list_facts(struct fact_name **names, size_t *count,
+                                  const struct curves *curves)
+{
+    enum ddp_status status = DDP_OK;
+    for (size_t i = 0; i < curves->count; i++)
+        for (size_t k = 0; status == DDP_OK && k < curves->runs[i].fact_count; k++) {
+            struct fact_name fact;
+            size_t at = 0;
+            memcpy(fact.name, curves->runs[i].facts[k].name, sizeof fact.name);
+            while (at < *count && strcmp((*names)[at].name, fact.name) != 0)
+                at++;
+            if (at < *count)
+                continue;
+            fact.differs = false;
+            const char *first = run_log_fact(&curves->runs[0], fact.name);
+            for (size_t r = 1; r < curves->count; r++)
+                if (strcmp(run_log_fact(&curves->runs[r], fact.name), first) != 0)
+                    fact.differs = true;
+            status = ddp_array_append(names, count, &fact, sizeof fact);
+        }
+    return status;
+}
+
+/* Runs below each other, and what differs between them. */
+static enum ddp_status print_differences(FILE *out, const struct curves *curves,
+                                         const struct fact_name *names, size_t count)
+{
+    const char *titles[1 + FACTS_SHOWN] = {"run"};
+    struct table table;
+    size_t columns = 1;
+    for (size_t k = 0; k < count && columns <= FACTS_SHOWN; k++)
+        if (names[k].differs)
+            titles[columns++] = names[k].name;
+    if (columns == 1)
+        return DDP_OK;
+    enum ddp_status status = table_make(&table, curves->count, columns, titles);
+    for (size_t i = 0; status == DDP_OK && i < curves->count; i++) {
+        table_set(&table, i + 1, 0, "%s", curves->runs[i].name);
+        for (size_t c = 1; c < columns; c++)
+            table_set(&table, i + 1, c, "%s", run_log_fact(&curves->runs[i], titles[c]));
+    }
+    if (status == DDP_OK)
+        table_print_html(&table, out);
+    table_free(&table);
+    return status;
+}
+
+static enum ddp_status print_equal(FILE *out, const struct curves *curves,
+                                   const struct fact_name *names, size_t count)
+{
+    static const char *const titles[] = {"", "value"};
+    struct table table;
+    size_t rows = 0;
+    for (size_t k = 0; k < count; k++)
+        rows += !names[k].differs;
+    enum ddp_status status = table_make(&table, rows, 2, titles);
+    rows = 0;
+    for (size_t k = 0; status == DDP_OK && k < count; k++)
+        if (!names[k].differs) {
+            table_set(&table, ++rows, 0, "%s", names[k].name);
+            table_set(&table, rows, 1, "%s", run_log_fact(&curves->runs[0], names[k].name));
+        }
+    if (status == DDP_OK) {
+        fprintf(out, "<details><summary>%s</summary>\n",
+                curves->count > 1 ? "The same in all runs" : "What the run was started with");
+        table_print_html(&table, out);
+        fputs("</details>\n", out);
+    }
+    table_free(&table);
+    return status;
+}
+
+static enum ddp_status print_facts(struct page *page, const struct curves *curves)
+{
+    struct fact_name *names = NULL;
+    size_t count = 0, differing = 0;
+    enum ddp_status status = list_facts(&names, &count, curves);
+    for (size_t k = 0; k < count; k++)
+        differing += names[k].differs;
+    if (curves->count > 1)
+        page_heading(page, "What differs between the runs");
+    if (curves->count > 1 && differing == 0)
+        page_paragraph(page, "Nothing: options, seed, version and host are the same.");
+    if (differing > FACTS_SHOWN)
+        fprintf(page->out, "<p>The first %d of %zu.</p>\n", FACTS_SHOWN, differing);
+    if (status == DDP_OK)
+        status = print_differences(page->out, curves, names, count);
+    if (status == DDP_OK && count > differing)
+        status = print_equal(page->out, curves, names, count);
+    free(names);
+    return status;
+}
+
+/* Loss, evaluated metrics in the order in which the runs have them, and the other panels. */
+static enum ddp_status print_charts(FILE *out, const struct curves *curves)
+{
+    enum ddp_status status = chart_print(out, curves, PANEL_LOSS, "loss");
+    for (size_t i = 0; i < curves->count; i++)
+        for (size_t k = 0; status == DDP_OK && k < curves->runs[i].metric_count; k++) {
+            const char *metric = curves->runs[i].metrics[k].name;
+            bool drawn = strcmp(metric, "loss") == 0;
+            for (size_t j = 0; !drawn && j < i; j++)
+                drawn = run_log_has_metric(&curves->runs[j], metric);
+            if (!drawn)
+                status = chart_print(out, curves, PANELS, metric);
+        }
+    for (int panel = PANEL_LOSS + 1; status == DDP_OK && panel < PANELS; panel++)
+        status = chart_print(out, curves, (enum panel)panel, NULL);
+    return status;
+}
+
 static enum ddp_status write_page(const struct settings *settings, const struct curves *curves)
 {
     struct page page;
     struct table table;
-    char *picture;
     enum ddp_status status = page_begin(&page, "Training runs");
     if (status != DDP_OK)
         return status;
-    status = make_table(&table, curves->runs, curves->count);
-    if (status == DDP_OK)
-        table_print_html(&table, page.out);
-    table_free(&table);
+    status = print_facts(&page, curves);
+    page_heading(&page, "Results");
+    if (status == DDP_OK) {
+        status = make_table(&table, curves->runs, curves->count);
+        if (status == DDP_OK)
+            table_print_html(&table, page.out);
+        table_free(&table);
+    }
     page_paragraph(&page,
                    "Strong lines are running means, pale ones the values themselves. Dots are "
                    "evaluations on the test set, ticks on the lower axis checkpoints, dashed "
                    "vertical lines restarts.");
-    for (int panel = 0; status == DDP_OK && panel < PANELS; panel++) {
-        status = curves_draw(curves, (enum panel)panel, PLOT_SVG, 1000, 320, &picture);
-        if (status == DDP_OK && picture)
-            page_picture(&page, curves_titles[panel], picture);
-        free(picture);
-    }
+    chart_print_legend(page.out, curves);
+    fputs("<div class=\"charts\">\n", page.out);
+    if (status == DDP_OK)
+        status = print_charts(page.out, curves);
+    fputs("</div>\n", page.out);
+    page_script(&page);
     return page_end(&page, settings->output, status);
 }
 

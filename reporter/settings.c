@@ -50,6 +50,14 @@ static const struct ddp_option run_options[] = {
     {0},
 };
 
+static const struct ddp_option export_options[] = {
+    {OPTION_SECTION("Export"), OPTION_FLAG("csv", csv),
+     .help = "write the steps of a log to standard output as comma-separated values"},
+    {OPTION_FLAG("help", help), .letter = 'h', .help = "print this"},
+    {OPTION_FLAG("version", version), .help = "print the version"},
+    {0},
+};
+
 static const struct ddp_option compare_options[] = {
     {OPTION_SECTION("Comparison"), OPTION_CUSTOM("workers", read_workers, "LIST"),
      .help =
@@ -61,7 +69,7 @@ static const struct ddp_option compare_options[] = {
     {OPTION_INT("repeats", repeats, 1, 100, "N"),
      .help = "times that each training runs, in turns (default 3)"},
     {OPTION_TEXT("output", output, "FILE"), .letter = 'o',
-     .help = "also write a page with pictures to this file, whose name ends in .html"},
+     .help = "also write a page with bars to this file, whose name ends in .html"},
     {OPTION_FLAG("help", help), .letter = 'h', .help = "print this"},
     {OPTION_FLAG("version", version), .help = "print the version"},
     {0},
@@ -70,12 +78,15 @@ static const struct ddp_option compare_options[] = {
 void settings_help(FILE *out)
 {
     fputs("usage: ddpreport [options] RUN.jsonl ...\n"
+          "       ddpreport export --csv RUN.jsonl\n"
           "       ddpreport compare [options] -- trainer OPTIONS\n"
           "\n"
-          "The first draws the logs of trainer --log, the second measures what accumulation,\n"
-          "DataParallel and DDP cost a training.\n\n",
+          "The first draws the logs of trainer --log, the second converts one, the third measures\n"
+          "what accumulation, DataParallel and DDP cost a training.\n\n",
           out);
     ddp_options_help(run_options, out);
+    fputc('\n', out);
+    ddp_options_help(export_options, out);
     fputc('\n', out);
     ddp_options_help(compare_options, out);
 }
@@ -93,7 +104,8 @@ static enum ddp_status check_output(const struct settings *settings)
 }
 
 /* Files may stand before and between the options; they move to the front of argv. */
-static enum ddp_status read_runs(struct settings *settings, int argc, char **argv)
+static enum ddp_status read_files(struct settings *settings, const struct ddp_option *options,
+                                  int argc, char **argv)
 {
     struct ddp_options_given given = {{0}};
     int at = 0, rest = 0;
@@ -104,7 +116,7 @@ static enum ddp_status read_runs(struct settings *settings, int argc, char **arg
             rest = 1;
         } else {
             enum ddp_status status =
-                ddp_options_parse(run_options, settings, &given, argc - at, argv + at, true, &rest);
+                ddp_options_parse(options, settings, &given, argc - at, argv + at, true, &rest);
             if (status != DDP_OK || settings->help || settings->version)
                 return status;
             options_ended = rest > 1 && strcmp(argv[at + rest - 1], "--") == 0;
@@ -118,6 +130,23 @@ static enum ddp_status read_runs(struct settings *settings, int argc, char **arg
                         "no log is named: ddpreport RUN.jsonl, which trainer --log "
                         "RUN.jsonl wrote (see --help)");
     return check_output(settings);
+}
+
+static enum ddp_status read_export(struct settings *settings, int argc, char **argv)
+{
+    settings->exports = true;
+    enum ddp_status status = read_files(settings, export_options, argc, argv);
+    if (status != DDP_OK || settings->help || settings->version)
+        return status;
+    if (!settings->csv)
+        return ddp_fail(DDP_ERR_INVALID, "export: the format is not named: ddpreport export --csv "
+                                         "RUN.jsonl");
+    if (settings->file_count > 1)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "export: %d logs are named, and one is converted at a "
+                        "time: their columns may differ",
+                        settings->file_count);
+    return DDP_OK;
 }
 
 static void set_default_workers(struct settings *settings)
@@ -151,5 +180,7 @@ enum ddp_status settings_read(struct settings *settings, int argc, char **argv)
     *settings = (struct settings){.steps = 60, .repeats = 3};
     if (argc > 1 && strcmp(argv[1], "compare") == 0)
         return read_compare(settings, argc - 1, argv + 1);
-    return read_runs(settings, argc, argv);
+    if (argc > 1 && strcmp(argv[1], "export") == 0)
+        return read_export(settings, argc - 1, argv + 1);
+    return read_files(settings, run_options, argc, argv);
 }

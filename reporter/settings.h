@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The command line of ddpreport: two option tables, one for "ddpreport RUN.jsonl ..." and one for
- * "ddpreport compare". */
+ * The command line of ddpreport: an option table each for "ddpreport RUN.jsonl ...", "ddpreport
+ * export" and "ddpreport compare". */
 #ifndef DDP_REPORTER_SETTINGS_H
 #define DDP_REPORTER_SETTINGS_H
 
@@ -12,8 +12,9 @@
 enum x_axis { X_STEP, X_TOKENS, X_TIME };
 
 struct settings {
-    bool compare, help, version;
+    bool compare, exports, help, version;
     const char *output; /* a file, or NULL */
+    bool csv;           /* of an export */
     /* Of runs. */
     bool terminal;
     int x; /* enum x_axis */

@@ -35,24 +35,25 @@ enum ddp_status table_make(struct table *table, size_t rows, size_t columns,
                            const char *const titles[])
 {
     *table = (struct table){.rows = rows + 1, .columns = columns};
-    table->cells = ddp_array_alloc(table->rows, sizeof *table->cells);
-    for (size_t c = 0; table->cells && c < columns; c++)
+    table->cells = ddp_array_alloc(table->rows * columns, sizeof *table->cells);
+    table->widths = ddp_array_alloc(columns, sizeof *table->widths);
+    if (!table->cells || !table->widths)
+        return DDP_ERR_MEMORY;
+    for (size_t c = 0; c < columns; c++)
         table_set(table, 0, c, "%s", titles[c]);
-    return table->cells ? DDP_OK : DDP_ERR_MEMORY;
+    return DDP_OK;
 }
 
 void table_free(struct table *table)
 {
     free(table->cells);
+    free(table->widths);
     *table = (struct table){.rows = 0};
 }
 
-void table_set(struct table *table, size_t row, size_t column, const char *format, ...)
+static char *cell_of(const struct table *table, size_t row, size_t column)
 {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(table->cells[row][column], TABLE_CELL, format, args);
-    va_end(args);
+    return table->cells[row * table->columns + column];
 }
 
 static int columns_of(const char *text)
@@ -60,14 +61,24 @@ static int columns_of(const char *text)
     return ddp_text_columns(text, strlen(text));
 }
 
-static void print_row(const struct table *table, size_t row, const int *widths, size_t first,
-                      size_t end, FILE *out)
+void table_set(struct table *table, size_t row, size_t column, const char *format, ...)
 {
-    const char *name = table->cells[row][0];
-    fprintf(out, "%s%*s", name, widths[0] - columns_of(name), "");
+    va_list args;
+    va_start(args, format);
+    vsnprintf(cell_of(table, row, column), TABLE_CELL, format, args);
+    va_end(args);
+    const int width = columns_of(cell_of(table, row, column));
+    if (width > table->widths[column])
+        table->widths[column] = width;
+}
+
+static void print_row(const struct table *table, size_t row, size_t first, size_t end, FILE *out)
+{
+    const char *name = cell_of(table, row, 0);
+    fprintf(out, "%s%*s", name, table->widths[0] - columns_of(name), "");
     for (size_t c = first; c < end; c++) {
-        const char *text = table->cells[row][c];
-        fprintf(out, "  %*s%s", widths[c] - columns_of(text), "", text);
+        const char *text = cell_of(table, row, c);
+        fprintf(out, "  %*s%s", table->widths[c] - columns_of(text), "", text);
     }
     fputc('\n', out);
 }
@@ -75,11 +86,7 @@ static void print_row(const struct table *table, size_t row, const int *widths, 
 void table_print(const struct table *table, FILE *out)
 {
     const int width = ddp_terminal_columns(fileno(out));
-    int widths[TABLE_COLUMNS] = {0};
-    for (size_t r = 0; r < table->rows; r++)
-        for (size_t c = 0; c < table->columns; c++)
-            if (columns_of(table->cells[r][c]) > widths[c])
-                widths[c] = columns_of(table->cells[r][c]);
+    const int *widths = table->widths;
     for (size_t first = 1; first < table->columns;) {
         size_t end = first + 1;
         int used = widths[0] + 2 + widths[first];
@@ -88,7 +95,7 @@ void table_print(const struct table *table, FILE *out)
         if (first > 1)
             fputc('\n', out);
         for (size_t r = 0; r < table->rows; r++)
-            print_row(table, r, widths, first, end, out);
+            print_row(table, r, first, end, out);
         first = end;
     }
 }
@@ -121,9 +128,12 @@ void table_print_html(const struct table *table, FILE *out)
         const char *cell = r == 0 ? "th scope=\"col\"" : "td";
         fputs("<tr>", out);
         for (size_t c = 0; c < table->columns; c++) {
-            const bool head = r > 0 && c == 0;
-            fprintf(out, "<%s>", head ? "th scope=\"row\"" : cell);
-            html_print(out, table->cells[r][c]);
+            const bool head = r > 0 && c == 0, is_long = columns_of(cell_of(table, r, c)) > 40;
+            fprintf(out, "<%s>",
+                    head               ? "th scope=\"row\""
+                    : r > 0 && is_long ? "td class=\"long\""
+                                       : cell);
+            html_print(out, cell_of(table, r, c));
             fprintf(out, "</%s>", r == 0 || head ? "th" : "td");
         }
         fputs("</tr>\n", out);

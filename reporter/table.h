@@ -7,8 +7,7 @@
 
 #include "ddp.h"
 
-#define TABLE_COLUMNS 12
-#define TABLE_CELL    96 /* bytes of a text */
+#define TABLE_CELL 256 /* bytes of a text, at most */
 
 #define UNITS_TEXT 32
 
@@ -16,7 +15,8 @@
 const char *units_number(char text[UNITS_TEXT], double value);
 
 struct table {
-    char (*cells)[TABLE_COLUMNS][TABLE_CELL]; /* (rows, columns): the first row has the titles */
+    char (*cells)[TABLE_CELL]; /* (rows, columns): the first row has the titles */
+    int *widths;               /* of the columns */
     size_t rows, columns;
 };
 

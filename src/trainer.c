@@ -14,7 +14,7 @@ static void print_help(bool all)
 {
     puts("usage: trainer [options]\n"
          "       ddprun --nproc N trainer [options]\n"
-         "       trainer info DIRECTORY\n"
+         "       trainer info PATH\n"
          "       trainer tokenize IN OUT --tokenizer PATH\n"
          "\n"
          "Trains a model with data parallelism:\n"
@@ -79,7 +79,7 @@ static void mask_stop_signals(int how)
 static enum ddp_status print_info(int argc, char *const *argv)
 {
     if (argc != 3)
-        return ddp_fail(DDP_ERR_INVALID, "info takes one directory: trainer info DIRECTORY");
+        return ddp_fail(DDP_ERR_INVALID, "info takes one directory or file: trainer info PATH");
     enum ddp_status status = ddp_train_info(argv[2], stdout);
     if (status == DDP_OK && (fflush(stdout) != 0 || ferror(stdout)))
         status = ddp_fail(DDP_ERR_IO, "cannot write to standard output");

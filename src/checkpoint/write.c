@@ -92,8 +92,9 @@ static enum ddp_status output_close(struct output *output, enum ddp_status statu
 static enum ddp_status put_arrays(struct ddp_checkpoint_writer *writer, struct output *output,
                                   int first, int end)
 {
-    const struct ddp_safetensors_pair model = {DDP_WEIGHTS_MODEL_KEY,
-                                               ddp_graph_description(writer->graph)};
+    struct ddp_safetensors_pair pairs[2];
+    const bool described = first == 0 && *ddp_graph_description(writer->graph);
+    const size_t pair_count = described ? ddp_train_weights_metadata(pairs, writer->graph) : 0;
     size_t count = 0, at = 0;
     for (int i = first; i < end; i++)
         if (!writer->left_out[i])
@@ -109,8 +110,8 @@ static enum ddp_status put_arrays(struct ddp_checkpoint_writer *writer, struct o
         at += ddp_checkpoint_tensor_count(writer->graph, writer->array_names[i]);
     }
     if (status == DDP_OK)
-        status = ddp_safetensors_write_to(put, output, output->path, tensors, count, &model,
-                                          first == 0 && *model.value);
+        status =
+            ddp_safetensors_write_to(put, output, output->path, tensors, count, pairs, pair_count);
     for (size_t i = 0; names && i < count; i++)
         free(names[i]);
     free(names);

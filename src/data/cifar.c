@@ -12,6 +12,7 @@
 #include "core/write.h"
 #include "data/data_names.h"
 #include "data/dataset.h"
+#include "data/describe.h"
 #include "data/pixels.h"
 
 #include <inttypes.h>
@@ -280,7 +281,7 @@ static enum ddp_status cifar_open(const struct ddp_dataset_options *options, ddp
                         "(CIFAR-100) are in this directory",
                         options->path);
     enum ddp_status status = open_set(train, directory, kind, kind->train);
-    if (status == DDP_OK)
+    if (status == DDP_OK && !ddp_dataset_pixel_scale(options->description, &(*train)->info))
         status = measure((struct cifar *)*train);
     if (status == DDP_OK)
         set_scale(*train, *train);

@@ -18,6 +18,7 @@ static const struct ddp_dataset_source *const sources[] = {
     &ddp_dataset_cifar,
     &ddp_dataset_npy,
     &ddp_dataset_images,
+    &ddp_dataset_table,
     /* Last: it accepts any file. */
     &ddp_dataset_tokens,
     &ddp_dataset_article,
@@ -74,11 +75,19 @@ static enum ddp_status find_by_path(const char *path, const struct ddp_dataset_s
     return *source ? DDP_OK : not_recognised(path);
 }
 
+static bool holds(const struct ddp_dataset_source *kind, const char *source, const char *path)
+{
+    return source ? strcmp(source, kind->name) == 0 : path && source_of(path) == kind;
+}
+
 bool ddp_dataset_holds_tokens(const char *source, const char *path)
 {
-    if (source)
-        return strcmp(source, ddp_dataset_tokens.name) == 0;
-    return path && source_of(path) == &ddp_dataset_tokens;
+    return holds(&ddp_dataset_tokens, source, path);
+}
+
+bool ddp_dataset_holds_table(const char *source, const char *path)
+{
+    return holds(&ddp_dataset_table, source, path);
 }
 
 static enum ddp_status split(ddp_dataset **train, ddp_dataset **test, double amount)
@@ -91,8 +100,11 @@ static enum ddp_status split(ddp_dataset **train, ddp_dataset **test, double amo
         return ddp_fail(DDP_ERR_INVALID,
                         "--val-split: %s has no labels, so there is nothing to evaluate",
                         ddp_dataset_where(&(*train)->info));
-    return (*train)->ops->cut ? (*train)->ops->cut(*train, test, amount)
-                              : ddp_split(train, test, amount);
+    ddp_dataset *whole = *train;
+    if (whole->ops->cut)
+        return whole->ops->cut(whole, test, amount);
+    const enum ddp_status status = ddp_split(train, test, amount);
+    return status == DDP_OK && whole->ops->split ? whole->ops->split(whole, *train, *test) : status;
 }
 
 /* What is asked for of any source's sets. */

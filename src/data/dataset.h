@@ -80,6 +80,12 @@ struct ddp_dataset_options {
     int64_t data_size;                 /* article: samples, and numbers of each */
     uint64_t seed;                     /* article: of the generator that draws them */
     int64_t image_height, image_width; /* images: what they are resized to; 0: as they are */
+    /* Tables: the column to predict, and which others to use or to leave out: names with commas
+     * between; NULL: not given. Whether the first line is a header, where that is given. */
+    const char *target, *columns, *ignore;
+    bool header_given, header;
+    bool keep_rows;          /* tables: as they were written, for predictions beside them */
+    const char *description; /* that was kept with the weights; NULL: none */
 };
 
 /* What a dataset is; constant while it is open. */
@@ -105,7 +111,13 @@ struct ddp_dataset_info {
     int channel_count;
     double mean[DDP_DATASET_MAX_CHANNELS], std[DDP_DATASET_MAX_CHANNELS];
     const char *const *class_names; /* class_count of them; NULL: classes have no names */
-    const char *notice;             /* a line that the user should read once; NULL: none */
+    /* Labels that are numbers were taken off and divided by these; std 0: they are as they were. */
+    double label_mean, label_std;
+    const char *description; /* what else new samples need, as JSON to keep with weights; or NULL */
+    const char
+        *table_header;  /* the names of samples are lines of a table with this header; or NULL */
+    char separator;     /* of its fields */
+    const char *notice; /* a line that the user should read once; NULL: none */
     bool planned; /* only the shape is known: there are no samples, and their number is made up */
 };
 
@@ -118,6 +130,9 @@ struct ddp_dataset_ops {
     /* Cuts the last part off, as ddp_split() does a random one, where samples follow one another.
      * NULL: they do not. */
     enum ddp_status (*cut)(ddp_dataset *train, ddp_dataset **test, double amount);
+    /* After a random split: describes itself by the samples of the training part alone, and tells
+     * both parts. NULL: that changes nothing. */
+    enum ddp_status (*split)(ddp_dataset *whole, ddp_dataset *train, ddp_dataset *test);
     /* Frees what the source's struct refers to, also of one that was not opened to the end. */
     void (*close)(ddp_dataset *dataset);
 };
@@ -150,9 +165,10 @@ struct ddp_dataset_source {
 /* The table's rows in turn; NULL after the last. */
 const struct ddp_dataset_source *ddp_dataset_source_at(size_t i);
 
-/* Whether ddp_dataset_open() will find tokens there, by names and the beginnings of files. Reports
- * nothing. */
+/* Whether ddp_dataset_open() will find tokens, or a table, there, by names and the beginnings of
+ * files. Reports nothing. */
 bool ddp_dataset_holds_tokens(const char *source, const char *path);
+bool ddp_dataset_holds_table(const char *source, const char *path);
 
 /* Opens a source.
  *   source       its name; NULL: the one that recognises the path
@@ -205,6 +221,7 @@ extern const struct ddp_dataset_source ddp_dataset_idx;
 extern const struct ddp_dataset_source ddp_dataset_cifar;
 extern const struct ddp_dataset_source ddp_dataset_npy;
 extern const struct ddp_dataset_source ddp_dataset_images;
+extern const struct ddp_dataset_source ddp_dataset_table;
 extern const struct ddp_dataset_source ddp_dataset_tokens;
 extern const struct ddp_dataset_source ddp_dataset_article;
 extern const struct ddp_dataset_source ddp_dataset_custom; /* of a program; it is not listed */

@@ -10,6 +10,7 @@
 #include "core/write.h"
 #include "data/data_names.h"
 #include "data/dataset.h"
+#include "data/describe.h"
 #include "data/idx_file.h"
 #include "data/pixels.h"
 
@@ -211,12 +212,15 @@ static enum ddp_status open_split(ddp_dataset **result, const char *directory, c
 
 /* --- both sets -------------------------------------------------------------------------------- */
 
-static void measure(struct idx *idx)
+/* description: of the data that loaded weights learned from, whose scale is kept; NULL: none */
+static void measure(struct idx *idx, const char *description)
 {
     struct ddp_pixel_sums sums = {0};
     struct ddp_dataset_info *info = &idx->base.info;
-    ddp_pixels_add(&sums, idx->pixels, (size_t)info->sample_count * info->sample_values);
-    ddp_pixels_moments(&sums, &info->mean[0], &info->std[0]);
+    if (!ddp_dataset_pixel_scale(description, info)) {
+        ddp_pixels_add(&sums, idx->pixels, (size_t)info->sample_count * info->sample_values);
+        ddp_pixels_moments(&sums, &info->mean[0], &info->std[0]);
+    }
     ddp_pixels_set_scale(info, info, idx->scaled);
 }
 
@@ -248,7 +252,7 @@ static enum ddp_status idx_open(const struct ddp_dataset_options *options, ddp_d
         status = open_split(train, directory, "train", options->class_count);
     if (status != DDP_OK)
         return status;
-    measure((struct idx *)*train);
+    measure((struct idx *)*train, options->description);
     if (!test || (options->val_split > 0 && !has_test(directory)))
         return DDP_OK;
     status = open_split(test, directory, "t10k", (*train)->info.class_count);

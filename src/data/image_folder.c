@@ -12,6 +12,7 @@
 #include "core/write.h"
 #include "data/data_names.h"
 #include "data/dataset.h"
+#include "data/describe.h"
 #include "data/image_file.h"
 #include "data/image_list.h"
 #include "data/image_resize.h"
@@ -305,9 +306,16 @@ static char *find_part(const char *path, const char *const *names)
 static const char *const train_names[] = {"train", NULL};
 static const char *const test_names[] = {"val", "valid", "validation", "test", NULL};
 
-static enum ddp_status folder_open(const struct ddp_dataset_options *options, ddp_dataset **train,
+static enum ddp_status folder_open(const struct ddp_dataset_options *given, ddp_dataset **train,
                                    ddp_dataset **test)
 {
+    struct ddp_dataset_options sized = *given;
+    const struct ddp_dataset_options *options = &sized;
+    int64_t height, width;
+    if (!given->image_height && ddp_dataset_image_size(given->description, &height, &width)) {
+        sized.image_height = height;
+        sized.image_width = width;
+    }
     if (!options->path)
         return ddp_fail(DDP_ERR_INVALID,
                         "give a directory with a directory of images for each class with --data");
@@ -317,7 +325,7 @@ static enum ddp_status folder_open(const struct ddp_dataset_options *options, dd
     enum ddp_status status =
         open_set(train, train_part ? train_part : options->path, options, NULL);
     struct folder *f = (struct folder *)*train;
-    if (status == DDP_OK)
+    if (status == DDP_OK && !ddp_dataset_pixel_scale(options->description, &f->base.info))
         status = measure(f);
     if (status == DDP_OK)
         ddp_pixels_set_scale(&f->base.info, &f->base.info, f->scaled);

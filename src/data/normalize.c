@@ -169,7 +169,7 @@ static enum ddp_status replace(ddp_dataset **set, const struct scale *scale)
 enum ddp_status ddp_normalize(ddp_dataset **train, ddp_dataset **test)
 {
     struct scale scale = {0};
-    if (ddp_dataset_is_scaled(&(*train)->info))
+    if ((*train)->info.normalized || ddp_dataset_is_scaled(&(*train)->info))
         return DDP_OK;
     enum ddp_status status = alloc_scale(&scale, &(*train)->info);
     if (status == DDP_OK)

@@ -11,6 +11,7 @@
 #include "core/text.h"
 #include "data/data_names.h"
 #include "data/dataset.h"
+#include "data/describe.h"
 #include "data/npy_file.h"
 #include "data/npy_source.h"
 #include "data/pixels.h"
@@ -271,23 +272,54 @@ static enum ddp_status check_label_array(const struct npy *n)
     char text[160];
     const struct ddp_npy *y = &n->y.npy;
     const int64_t samples = n->base.info.sample_count;
-    if (y->kind == 'f' || y->dim_count < 1 || y->count != (uint64_t)y->dims[0])
-        return ddp_fail(DDP_ERR_FORMAT, "%s: %s: labels are one whole number for each sample",
-                        n->y.name, ddp_npy_describe(y, text, sizeof text));
+    if (y->dim_count < 1 || y->count != (uint64_t)y->dims[0])
+        return ddp_fail(DDP_ERR_FORMAT, "%s: %s: labels are one number for each sample", n->y.name,
+                        ddp_npy_describe(y, text, sizeof text));
     if (y->dims[0] != samples)
         return ddp_fail(DDP_ERR_FORMAT, "%s: %" PRId64 " labels, but %s has %" PRId64 " samples",
                         n->y.name, y->dims[0], n->x.name, samples);
     return DDP_OK;
 }
 
-/* Keeps the labels as numbers of 32 bits. class_count 0: the largest label determines it. */
-static enum ddp_status read_labels(struct npy *n, int64_t class_count)
+/* Labels that are numbers: scaled to mean 0 and deviation 1 of the training set, or as `scale`
+ * says. What is in `labels` are floats. */
+static enum ddp_status scale_labels(struct npy *n, const struct ddp_dataset_info *scale)
+{
+    struct ddp_dataset_info *info = &n->base.info;
+    const size_t count = (size_t)info->sample_count;
+    float *labels = (float *)(void *)n->labels;
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!isfinite(labels[i]))
+            return ddp_fail(DDP_ERR_FORMAT, "%s: label %zu is %s", n->y.name, i,
+                            isnan(labels[i]) ? "not a number (NaN)"
+                                             : "infinite, or beyond float32");
+        sum += (double)labels[i];
+    }
+    info->label_mean = scale ? scale->label_mean : sum / (double)count;
+    for (size_t i = 0; i < count; i++)
+        squares += ((double)labels[i] - info->label_mean) * ((double)labels[i] - info->label_mean);
+    info->label_std = scale ? scale->label_std : sqrt(squares / (double)count);
+    if (info->label_std == 0)
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: all labels have the same value, %g: there is nothing to learn",
+                        n->y.name, (double)labels[0]);
+    for (size_t i = 0; i < count; i++)
+        labels[i] = (float)(((double)labels[i] - info->label_mean) / info->label_std);
+    return DDP_OK;
+}
+
+/* Keeps the labels as numbers of 32 bits. class_count 0: the largest label determines it.
+ *   scale  of labels that are numbers; NULL: their own */
+static enum ddp_status read_labels(struct npy *n, int64_t class_count,
+                                   const struct ddp_dataset_info *scale)
 {
     const struct ddp_npy *y = &n->y.npy;
     const size_t width = (size_t)y->width;
     enum ddp_status status = check_label_array(n);
     if (status != DDP_OK)
         return status;
+    n->base.info.float_labels = y->kind == 'f';
     n->labels = ddp_array_alloc((size_t)y->count, sizeof *n->labels);
     unsigned char *buffer = malloc(CHUNK_BYTES);
     if (!n->labels || !buffer)
@@ -297,20 +329,23 @@ static enum ddp_status read_labels(struct npy *n, int64_t class_count)
         const uint64_t left = y->count - at;
         const size_t count = left < CHUNK_BYTES / width ? (size_t)left : CHUNK_BYTES / width;
         status = ddp_blob_at(&y->blob, y->offset + at * width, count * width, buffer, &values);
-        for (size_t i = 0; status == DDP_OK && i < count; i++)
+        if (status == DDP_OK && n->base.info.float_labels)
+            ddp_npy_to_floats(y, values, count, (float *)(void *)n->labels + at);
+        for (size_t i = 0; status == DDP_OK && !n->base.info.float_labels && i < count; i++)
             status = set_label(n, (int64_t)(at + i), ddp_npy_to_integer(y, values + i * width),
                                class_count);
     }
     free(buffer);
     n->base.info.label_count = 1;
     n->base.info.memory_bytes += (size_t)y->count * sizeof *n->labels;
-    if (class_count > 0)
+    if (class_count > 0 && !n->base.info.float_labels)
         n->base.info.class_count = class_count;
-    return status;
+    return status == DDP_OK && n->base.info.float_labels ? scale_labels(n, scale) : status;
 }
 
 static enum ddp_status open_set(ddp_dataset **result, const char *path,
-                                const struct ddp_npy_source *source, int64_t class_count)
+                                const struct ddp_npy_source *source, int64_t class_count,
+                                const struct ddp_dataset_info *scale)
 {
     struct npy *n = ddp_dataset_alloc(sizeof *n, &ops, path);
     if (!n)
@@ -326,7 +361,7 @@ static enum ddp_status open_set(ddp_dataset **result, const char *path,
     if (status == DDP_OK && source->y) {
         status = open_array(&n->y, source->archive, source->y);
         if (status == DDP_OK)
-            status = read_labels(n, class_count);
+            status = read_labels(n, class_count, scale);
     }
     n->pixels = n->x.npy.kind == 'u' && n->x.npy.width == 1;
     if (n->x.owned)
@@ -390,6 +425,10 @@ static enum ddp_status check_same_kind(const struct npy *train, const struct npy
 {
     char text[2][160];
     const struct ddp_dataset_info *a = &train->base.info, *b = &test->base.info;
+    if (train->labels && test->labels && a->float_labels != b->float_labels)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: test labels are %s, but training labels %s",
+                        test->y.name, b->float_labels ? "numbers" : "classes",
+                        a->float_labels ? "numbers" : "classes");
     if (a->dim_count == b->dim_count && memcmp(a->dims, b->dims, sizeof a->dims) == 0 &&
         train->pixels == test->pixels)
         return DDP_OK;
@@ -403,7 +442,9 @@ static enum ddp_status open_test(ddp_dataset **result, const struct npy *train, 
 {
     if (!source->y && train->labels && !unlabelled)
         return ddp_fail(DDP_ERR_FORMAT, "%s: test samples without labels", path);
-    enum ddp_status status = open_set(result, path, source, train->base.info.class_count);
+    const struct ddp_dataset_info *info = &train->base.info;
+    enum ddp_status status =
+        open_set(result, path, source, info->class_count, info->label_std > 0 ? info : NULL);
     struct npy *test = (struct npy *)*result;
     if (status == DDP_OK)
         status = check_same_kind(train, test);
@@ -417,9 +458,14 @@ static enum ddp_status open_both(const struct ddp_dataset_options *options,
                                  const struct ddp_npy_source *test_source, ddp_dataset **train,
                                  ddp_dataset **test)
 {
-    enum ddp_status status = open_set(train, options->path, train_source, options->class_count);
+    struct ddp_dataset_info scale = {0};
+    const bool scaled =
+        ddp_dataset_label_scale(options->description, &scale.label_mean, &scale.label_std);
+    enum ddp_status status =
+        open_set(train, options->path, train_source, options->class_count, scaled ? &scale : NULL);
     struct npy *n = (struct npy *)*train;
-    if (status == DDP_OK && n->pixels)
+    if (status == DDP_OK && n->pixels &&
+        !ddp_dataset_pixel_scale(options->description, &n->base.info))
         status = measure(n);
     if (status == DDP_OK && n->pixels)
         status = set_scale(n, &n->base.info);

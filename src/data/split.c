@@ -65,6 +65,11 @@ static void part_close(ddp_dataset *dataset)
 static const struct ddp_dataset_ops ops = {
     .read = part_read, .sample_name = part_sample_name, .close = part_close};
 
+const uint32_t *ddp_split_samples(const ddp_dataset *part)
+{
+    return ((const struct part *)part)->samples;
+}
+
 /* A share such as 0.07 of 100 is 7, although 0.07 * 100 is a little more in binary. */
 int64_t ddp_split_count(double amount, int64_t total)
 {

@@ -18,4 +18,7 @@ int64_t ddp_split_count(double amount, int64_t total);
  * DDP_ERR_INVALID: no sample would be left for training. DDP_ERR_MEMORY. */
 enum ddp_status ddp_split(ddp_dataset **train, ddp_dataset **test, double amount);
 
+/* Which samples of the whole a part has, in rising order. */
+const uint32_t *ddp_split_samples(const ddp_dataset *part);
+
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * See describe.h; and how large the inputs and the output of a graph are, and its flops. */
+ * See describe.h; what a graph's data are; and how large the inputs and the output of a graph are,
+ * and its flops. */
 #include "config.h"
 
 #include "graph/describe.h"
@@ -9,7 +10,20 @@
 #include "graph/internal.h"
 #include "graph/stage.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+enum ddp_status ddp_graph_set_data(ddp_graph *graph, const char *text)
+{
+    free(graph->data);
+    graph->data = text ? strdup(text) : NULL;
+    return text && !graph->data ? ddp_fail(DDP_ERR_MEMORY, "out of memory") : DDP_OK;
+}
+
+const char *ddp_graph_data(const ddp_graph *graph)
+{
+    return graph->data;
+}
 
 int ddp_graph_operation_count(const ddp_graph *graph)
 {

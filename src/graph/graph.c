@@ -45,6 +45,7 @@ void ddp_graph_destroy(ddp_graph *graph)
     free(graph->sources);
     free(graph->places);
     free(graph->description);
+    free(graph->data);
     free(graph->tensors);
     free(graph->nodes);
     free(graph->parameters);

@@ -44,6 +44,10 @@ void ddp_graph_destroy(ddp_graph *graph); /* with its tensors */
 void ddp_graph_set_description(ddp_graph *graph, const char *text);
 const char *ddp_graph_description(const ddp_graph *graph);
 
+/* The same of the data that it learns from, of a finished graph; NULL: none. DDP_ERR_MEMORY. */
+enum ddp_status ddp_graph_set_data(ddp_graph *graph, const char *text);
+const char *ddp_graph_data(const ddp_graph *graph);
+
 /* The builders of ddp.h, and: */
 
 /* (count) float32 that is saved with the parameters but not learned: an operation writes what it
@@ -140,7 +144,7 @@ double ddp_graph_flops(const ddp_graph *graph);
 /* Fills a flat array of weights, and the memory of frozen parameters, with initial values drawn
  * from the generator, in the order in which parameters were made: learned ones begin alike,
  * whatever is frozen.
- *   frozen  host memory of ddp_graph_frozen_bytes(); NULL where there are none
+ *   frozen  host memory of ddp_graph_frozen_bytes(); NULL: frozen ones are not drawn
  * DDP_ERR_MEMORY. */
 enum ddp_status ddp_graph_init_parameters(const ddp_graph *graph, struct ddp_rng *rng, float *flat,
                                           void *frozen);

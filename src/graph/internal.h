@@ -124,7 +124,7 @@ struct ddp_graph {
     int64_t cache_width;       /* elements of the keys and values of one position */
     enum ddp_dtype compute, activations;
     bool fuses_norms, pads_classes;
-    char *description;
+    char *description, *data;
     ddp_tensor *output, *loss; /* NULL: a stage that does not end the graph */
     int network_count;         /* nodes of the network part: those of the loss follow */
     int64_t target_count;      /* labels of a shard, of which some may not count; 0: no such loss */

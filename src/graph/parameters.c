@@ -140,11 +140,13 @@ enum ddp_status ddp_graph_init_parameters(const ddp_graph *graph, struct ddp_rng
 {
     enum ddp_status status = DDP_OK;
     memset(flat, 0, (size_t)graph->flat_count * sizeof *flat);
-    if (graph->frozen_bytes > 0)
+    if (frozen)
         memset(frozen, 0, graph->frozen_bytes);
     const int count = ddp_graph_place_count(graph);
     for (int i = 0; status == DDP_OK && i < count; i++) {
         const struct ddp_parameter_place at = ddp_graph_place_at(graph, i, flat, frozen);
+        if (!at.memory)
+            continue;
         if (at.parameter->dtype == DDP_BF16)
             status = fill_bf16(at.parameter, rng, at.memory);
         else

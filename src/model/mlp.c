@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A multi-layer perceptron: linear layers with ReLU between them, softmax cross-entropy at the end.
+ * A multi-layer perceptron: linear layers with ReLU between them, softmax cross-entropy at the end,
+ * or the mean squared error of one number where there are no classes.
  * The layers are fc1, fc2, ..., initialised as torch.nn.Linear in that order. */
 #include "config.h"
 
@@ -43,20 +44,33 @@ static const struct ddp_model_field fields[] = {
     {0},
 };
 
+/* As wide as rows can determine: about twice the root of their number, a power of two. */
+static int64_t table_width(int64_t rows)
+{
+    int64_t width = 32;
+    while (width < 512 && width * width < 2 * rows)
+        width *= 2;
+    return width;
+}
+
 static enum ddp_status check(struct ddp_model_config *config)
 {
     struct mlp *mlp = (void *)&config->own;
+    const int64_t width = config->table_rows > 0 ? table_width(config->table_rows) : 512;
     if (!mlp->given && !config->described)
-        *mlp = (struct mlp){.given = true, .count = 2, .hidden = {512, 512}};
+        *mlp = (struct mlp){.given = true, .count = 2, .hidden = {width, width}};
     return DDP_OK;
 }
 
 static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *config)
 {
     const struct mlp *mlp = (const void *)&config->own;
+    const int64_t outputs = config->classes ? config->classes : 1;
     ddp_tensor *x =
         ddp_graph_input(graph, "samples", DDP_F32, 2, (int64_t[]){config->batch, config->features});
-    ddp_tensor *labels = ddp_graph_input(graph, "labels", DDP_I32, 1, (int64_t[]){config->batch});
+    const bool numbers = config->classes == 0;
+    ddp_tensor *labels = ddp_graph_input(graph, "labels", numbers ? DDP_F32 : DDP_I32,
+                                         numbers ? 2 : 1, (int64_t[]){config->batch, 1});
     for (int i = 0; i <= mlp->count; i++) {
         const bool last = i == mlp->count;
         char name[16];
@@ -65,21 +79,41 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *co
         else if (i % 2 == 0) /* two hidden layers are a block */
             ddp_graph_begin_block(graph);
         snprintf(name, sizeof name, "fc%d", i + 1);
-        x = ddp_graph_linear_layer(graph, name, x, last ? config->classes : mlp->hidden[i], true,
+        x = ddp_graph_linear_layer(graph, name, x, last ? outputs : mlp->hidden[i], true,
                                    last ? DDP_ACTIVATION_NONE : DDP_ACTIVATION_RELU);
     }
-    return ddp_graph_finish(graph, x, ddp_graph_softmax_cross_entropy(graph, x, labels));
+    return ddp_graph_finish(graph, x,
+                            numbers ? ddp_graph_mse(graph, x, labels)
+                                    : ddp_graph_softmax_cross_entropy(graph, x, labels));
 }
 
 const struct ddp_model ddp_model_mlp = {
     .name = "mlp",
     .dataset = "idx",
     .labels = true,
+    .numbers = true,
     .sample_dim_count = 3,
     .sample_dims = {1, 28, 28},
     .sample_classes = 10,
     .rate = 0.1,
     .schedule = DDP_SCHEDULE_LINEAR,
+    .options = options,
+    .fields = fields,
+    .check = check,
+    .build = build,
+};
+
+const struct ddp_model ddp_model_mlp_table = {
+    .name = "mlp",
+    .dataset = "table",
+    .labels = true,
+    .numbers = true,
+    .batch = 32,
+    .epochs = 50,
+    .rate = 0.001,
+    .schedule = DDP_SCHEDULE_COSINE,
+    .optimizer = "adamw",
+    .weight_decay = 0.3,
     .options = options,
     .fields = fields,
     .check = check,

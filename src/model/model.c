@@ -20,6 +20,11 @@ const struct ddp_model *ddp_model_default(bool tokens)
     return tokens ? &ddp_model_gpt2 : &ddp_model_mlp;
 }
 
+const struct ddp_model *ddp_model_on_table(const struct ddp_model *model)
+{
+    return model == &ddp_model_mlp ? &ddp_model_mlp_table : model;
+}
+
 int64_t ddp_model_adapters(const struct ddp_model *model, const struct ddp_model_config *config)
 {
     union ddp_model_own own = config->own;

@@ -24,7 +24,7 @@ struct ddp_model_config {
     int64_t features; /* numbers of one sample */
     int dim_count;    /* ... and its shape: (C,H,W) of images, (T) of tokens */
     int64_t dims[4];
-    int64_t classes;        /* or tokens of the vocabulary; 0: no labels */
+    int64_t classes;        /* or tokens of the vocabulary; 0: no labels, or numbers */
     enum ddp_dtype compute; /* of matrix products: DDP_F32 or DDP_BF16 */
     /* What the device's kernels offer; of the run, not of the model: */
     enum ddp_dtype activations; /* in memory: DDP_F32, or DDP_BF16 with that compute */
@@ -35,9 +35,10 @@ struct ddp_model_config {
     int64_t label_count;
     enum ddp_dtype label_dtype;
     bool last_only; /* tokens: the output is of the last position only; to generate, not to train */
-    int64_t positions; /* ... which a cache of keys and values may hold; 0: those of dims */
-    const char *size;  /* by name, of a model that has several; NULL: the default */
-    bool described;    /* own is that of weights that are loaded, and leaves nothing open */
+    int64_t positions;  /* ... which a cache of keys and values may hold; 0: those of dims */
+    int64_t table_rows; /* to train on, of a table; else 0 */
+    const char *size;   /* by name, of a model that has several; NULL: the default */
+    bool described;     /* own is that of weights that are loaded, and leaves nothing open */
     union ddp_model_own own;
 };
 
@@ -59,9 +60,11 @@ struct ddp_model {
     const char *dataset;    /* the source of its data by default */
     enum ddp_dtype x_dtype; /* of its samples: DDP_F32 numbers, DDP_I32 tokens */
     bool labels;            /* it needs labels */
+    bool numbers;           /* ... which may be numbers: then it gives one */
     int sample_dim_count;   /* what a plan without data takes a sample for; 0: --seq-len tokens */
     int64_t sample_dims[4], sample_classes;
     int64_t batch;                        /* default samples of a shard; 0: 64 */
+    int64_t epochs;                       /* default; 0: 5 */
     const char *default_size;             /* NULL: it has one size only */
     const struct ddp_option *options;     /* of its own struct; NULL: none */
     const struct ddp_model_field *fields; /* the same; what else the shapes need is in the config */
@@ -102,6 +105,9 @@ const struct ddp_model *ddp_model_find(const char *name);
 /* The one that is trained where none is named, on tokens or on numbers. */
 const struct ddp_model *ddp_model_default(bool tokens);
 
+/* The same model with the defaults that it has on tables. */
+const struct ddp_model *ddp_model_on_table(const struct ddp_model *model);
+
 /* The rank of a config's adapters; 0: none. */
 int64_t ddp_model_adapters(const struct ddp_model *model, const struct ddp_model_config *config);
 
@@ -134,7 +140,8 @@ enum ddp_status ddp_model_build(ddp_graph **graph, const struct ddp_model *model
 
 extern const struct ddp_model ddp_model_article, ddp_model_mlp, ddp_model_cnn, ddp_model_resnet,
     ddp_model_gpt2, ddp_model_llama;
-extern const struct ddp_model ddp_model_custom; /* has no name of its own, and is not listed */
+extern const struct ddp_model ddp_model_mlp_table; /* is called mlp too, and is not listed */
+extern const struct ddp_model ddp_model_custom;    /* has no name of its own, and is not listed */
 
 /* The builder of a custom model, and what it is called with. */
 void ddp_model_custom_set(union ddp_model_own *own, ddp_model_builder *builder, void *arg);

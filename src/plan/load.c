@@ -194,6 +194,8 @@ enum ddp_status ddp_load_open(struct ddp_load *load, const struct ddp_train_opti
         status = open_llama(load, options->config, tell);
     else if (status == DDP_OK && load->file && !options->custom)
         status = ddp_train_weights_model(load->file, &load->model, &load->config);
+    if (status == DDP_OK && load->file && !load->directory)
+        status = ddp_train_weights_data(load->file, &load->data);
     if (status == DDP_OK && load->file && !load->directory && load->model &&
         ddp_model_adapters(load->model, &load->config) > 0)
         return ddp_fail(DDP_ERR_INVALID,
@@ -206,6 +208,7 @@ enum ddp_status ddp_load_open(struct ddp_load *load, const struct ddp_train_opti
 
 void ddp_load_close(struct ddp_load *load)
 {
+    free(load->data);
     free(load->file);
     free(load->directory);
     free(load->adapters);
@@ -319,9 +322,14 @@ enum ddp_status ddp_load_choose_model(const struct ddp_load *load,
                 ? load->model
                 : ddp_model_default(options->config ||
                                     ddp_dataset_holds_tokens(options->dataset, options->data));
+    if (ddp_dataset_holds_table(options->dataset, options->data)) {
+        options->model = ddp_model_on_table(options->model);
+        if (options->model->epochs && !ddp_train_given(options, "epochs"))
+            options->epochs = options->model->epochs;
+    }
     if (!load->model)
         return DDP_OK;
-    if (options->model != load->model)
+    if (options->model != ddp_model_on_table(load->model) && options->model != load->model)
         return ddp_fail(DDP_ERR_INVALID,
                         "--model %s contradicts --load %s, which holds the model %s: leave --model "
                         "out, or load other weights",

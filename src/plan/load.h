@@ -12,6 +12,7 @@ struct ddp_load {
     char *file;                    /* of weights; NULL: no --load */
     const struct ddp_model *model; /* NULL: the file does not say */
     struct ddp_model_config config;
+    char *data; /* the description of what it was trained on; NULL: the file does not say */
     /* Of a Llama-type model in a directory, or in a --config; else zeros. */
     char *directory; /* with config.json and weights */
     struct ddp_hf_llama hf;

@@ -235,10 +235,11 @@ static const struct ddp_option rows[] = {
     {OPTION_TEXT("data", data, "PATH"), .scope = DDP_OF_DATA, .example = "--data book.txt",
      .letter = 'd',
      .help = "training data: a directory (images, texts, IDX, CIFAR, train.bin), X.npy,Y.npy, "
-             "FILE.npz, a token file, a text (also .gz or .jsonl) or a glob of them (default: "
-             "Debian's Fashion-MNIST)"},
+             "FILE.npz, a table (.csv, .tsv), a token file, a text (also .gz or .jsonl) or a glob "
+             "of them (default: Debian's Fashion-MNIST)"},
     {OPTION_CUSTOM("dataset", read_dataset, "NAME"), .scope = DDP_OF_DATA,
-     .help = "format of --data, if it is not detected: idx, cifar, npy, images, tokens or article"},
+     .help = "format of --data, if it is not detected: idx, cifar, npy, images, table, tokens or "
+             "article"},
     {OPTION_TEXT("val", val, "PATH"), .scope = DDP_OF_DATA, .excludes = "val-split",
      .help = "data for evaluation, if --data has none"},
     {OPTION_CUSTOM_AT("val-split", val_split, read_val_split, "X"),
@@ -246,6 +247,15 @@ static const struct ddp_option rows[] = {
              "this many"},
     {OPTION_FLAG("normalize", normalize),
      .help = "numbers: scale each channel or feature to mean 0 and deviation 1"},
+    {OPTION_TEXT("target", target, "COLUMN"), .scope = DDP_OF_DATA | DDP_OF_TABLE,
+     .help = "tables: the column to predict: its numbers, or its words or few whole numbers as "
+             "classes"},
+    {OPTION_TEXT("columns", columns, "NAME,..."), .scope = DDP_OF_DATA | DDP_OF_TABLE,
+     .excludes = "ignore", .help = "tables: the columns to predict it from (default: all others)"},
+    {OPTION_TEXT("ignore", ignore, "NAME,..."), .scope = DDP_OF_DATA | DDP_OF_TABLE,
+     .help = "tables: columns to leave out"},
+    {OPTION_NEGATABLE("header", header), .scope = DDP_OF_DATA | DDP_OF_TABLE,
+     .help = "tables: the first line names the columns (default: if it has no number)"},
     {OPTION_INT("seq-len", seq_len, 1, 1 << 24, "T"), .scope = DDP_OF_DATA | DDP_OF_TOKENS,
      .help = "tokens: length of a sample (default 256)"},
     {OPTION_CHOICE("tokens", tokens, ddp_token_kind_names, "KIND"),

@@ -46,6 +46,8 @@ struct ddp_train_options {
     const char *data, *dataset, *val; /* NULL: not given */
     double val_split;                 /* 0: not given */
     bool normalize;
+    const char *target, *columns, *ignore; /* of a table; NULL: not given */
+    bool header;
     int tokens;                             /* enum ddp_token_kind */
     const char *tokenizer, *chat_template;  /* NULL: not given */
     int packing, long_samples;              /* enum ddp_packing_kind, ddp_long_kind */
@@ -131,6 +133,7 @@ enum {
     DDP_OF_UPDATE = 1 << 8,        /* how workers share an update: nothing where none is made */
     DDP_OF_LOCAL = 1 << 9,         /* needs --sync-every H, with H above 1 */
     DDP_WITH_CONVERSION = 1 << 10, /* of exports without training too */
+    DDP_OF_TABLE = 1 << 12,        /* of data that are tables alone */
     DDP_OF_MACHINE = 1 << 11       /* how to compute: nothing where nothing is computed */
 };
 #define DDP_OF_MODE(mode) (1 << (16 + (mode))) /* belongs to this --mode; to all without any */

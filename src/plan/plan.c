@@ -165,7 +165,8 @@ static enum ddp_status check_model_options(const struct ddp_train_plan *plan,
                         "--data: the model article draws its own samples; leave --data out");
     for (int i = 0; ddp_model_at(i); i++)
         for (const struct ddp_option *row = ddp_model_at(i)->options; row && row->name; row++)
-            if (ddp_model_at(i) != plan->model && ddp_train_given(options, row->name))
+            if (ddp_model_at(i)->options != plan->model->options &&
+                ddp_train_given(options, row->name))
                 return is_unfounded(options)
                            ? ddp_fail_path(options->data, "open the data")
                            : ddp_fail(DDP_ERR_INVALID,
@@ -421,7 +422,12 @@ static void print_data(const struct ddp_train_plan *plan, const struct ddp_datas
             *data->path ? ", " : "", data->sample_count);
     if (data->x_dtype == DDP_I32)
         fprintf(out, " of %" PRId64 " tokens", data->label_count);
-    if (data->class_names)
+    if (data->label_std > 0)
+        fprintf(out, " of %zu numbers, to predict one", data->sample_values);
+    else if (data->class_names && data->dim_count == 1)
+        fprintf(out, " of %zu numbers in %" PRId64 " classes", data->sample_values,
+                data->class_count);
+    else if (data->class_names)
         fprintf(out, " of %" PRId64 " x %" PRId64 " x %" PRId64 " in %" PRId64 " classes",
                 data->dims[0], data->dims[1], data->dims[2], data->class_count);
     if (data->x_dtype == DDP_I32 && data->memory_bytes >= 1000000) /* unpacked texts */

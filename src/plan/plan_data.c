@@ -33,11 +33,19 @@ enum ddp_status ddp_planned_check_fit(const struct ddp_planned *planned)
                         "%s has prompts or chats, whose boundaries the model %s does not know: use "
                         "--model llama, or lines with a \"text\"",
                         where, model->name);
-    if (!options->custom && info->float_labels)
+    if (!options->custom && info->float_labels && !model->numbers)
         return ddp_fail(DDP_ERR_INVALID,
-                        "the model %s learns classes, and %s has numbers for labels: give a model "
-                        "with ddp_graph_mse() to ddp_train_set_model()",
-                        model->name, where);
+                        "the model %s learns classes, and %s has numbers for labels: use --model "
+                        "mlp%s",
+                        model->name, where,
+                        options->own_data ? ", or give one with ddp_graph_mse() to "
+                                            "ddp_train_set_model()"
+                                          : "");
+    if (!options->custom && info->float_labels && info->label_count != 1)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "the model %s gives one number, and samples of %s have %" PRId64
+                        ": give a model with ddp_graph_mse() to ddp_train_set_model()",
+                        model->name, where, info->label_count);
     if (model->labels && info->label_count == 0 && !ddp_train_evaluates_only(options))
         return ddp_fail(
             DDP_ERR_INVALID, "%s has no labels, and the model %s needs them%s", where, model->name,
@@ -46,6 +54,12 @@ enum ddp_status ddp_planned_check_fit(const struct ddp_planned *planned)
                 ? ": put the images of each class into a directory of its own"
                 : "");
     const char *of_tokens = tokens ? NULL : ddp_train_given_of(options, DDP_OF_TOKENS);
+    const char *of_tables =
+        strcmp(info->source, "table") == 0 ? NULL : ddp_train_given_of(options, DDP_OF_TABLE);
+    if (of_tables)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--%s belongs to tables (.csv, .tsv), and %s is data of the kind %s",
+                        of_tables, where, info->source);
     return of_tokens ? ddp_fail(DDP_ERR_INVALID, "--%s belongs to token data, and %s holds numbers",
                                 of_tokens, where)
                      : DDP_OK;

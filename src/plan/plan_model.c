@@ -7,6 +7,7 @@
 #include "plan/planned.h"
 
 #include "core/log.h"
+#include "data/describe.h"
 #include "graph/exec.h"
 #include "model/gpt2.h"
 #include "model/llama.h"
@@ -14,6 +15,8 @@
 #include "weights/format.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Is there a --config of a GPT-2? That of a Llama has been read with --load. */
 static bool has_config(const struct ddp_planned *planned)
@@ -124,6 +127,17 @@ static enum ddp_status apply_config(const struct ddp_planned *planned,
     return ddp_load_apply(&planned->load, options, config, ddp_dataset_where(info));
 }
 
+/* For the weights that are saved; the same as in those that were loaded. */
+static enum ddp_status describe_data(const struct ddp_planned *planned)
+{
+    char *text = NULL;
+    enum ddp_status status = ddp_dataset_describe(ddp_dataset_info(planned->data), &text);
+    if (status == DDP_OK)
+        status = ddp_graph_set_data(planned->graph, text);
+    free(text);
+    return status;
+}
+
 enum ddp_status ddp_planned_build(struct ddp_planned *planned)
 {
     const struct ddp_train_options *options = planned->options;
@@ -137,6 +151,7 @@ enum ddp_status ddp_planned_build(struct ddp_planned *planned)
         .x_dtype = info->x_dtype,
         .label_count = info->label_count,
         .label_dtype = info->float_labels ? DDP_F32 : DDP_I32,
+        .table_rows = strcmp(info->source, "table") == 0 ? info->sample_count : 0,
         .size = options->size,
         .own = *ddp_train_model_own(options),
     };
@@ -151,6 +166,8 @@ enum ddp_status ddp_planned_build(struct ddp_planned *planned)
         status = ddp_model_configure(planned->plan.model, config);
     if (status == DDP_OK)
         status = ddp_model_build(&planned->graph, planned->plan.model, config);
+    if (status == DDP_OK)
+        status = describe_data(planned);
     if (status == DDP_OK)
         status = ddp_exec_check_device(planned->graph, planned->plan.device.name);
     if (status == DDP_OK && !ddp_train_evaluates_only(options) &&

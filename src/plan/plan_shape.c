@@ -59,7 +59,10 @@ enum ddp_status ddp_planned_open_shape(struct ddp_planned *planned)
         info.dim_count = planned->load.config.dim_count;
         memcpy(info.dims, planned->load.config.dims, sizeof info.dims);
     }
-    if (options->classes)
+    info.float_labels = model->numbers && planned->load.model && planned->load.config.classes == 0;
+    if (info.float_labels)
+        info.class_count = 0;
+    else if (options->classes)
         info.class_count = options->classes;
     else if (ddp_planned_model_classes(planned))
         info.class_count = ddp_planned_model_classes(planned);

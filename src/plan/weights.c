@@ -79,12 +79,13 @@ enum ddp_status ddp_load_weights(const struct ddp_load *load, const struct ddp_m
 enum ddp_status ddp_planned_begin_weights(const struct ddp_planned *planned, float *weights,
                                           void *frozen)
 {
-    /* A file has all parameters, except adapters that begin anew and a base beside them. */
+    /* A file has all parameters, or the frozen ones, and adapters begin anew. */
     const bool drawn = !planned->load.file || ddp_graph_frozen_count(planned->graph) > 0;
+    void *const drawn_frozen = planned->load.file ? NULL : frozen;
     struct ddp_rng rng;
     ddp_rng_seed(&rng, planned->options->seed);
     enum ddp_status status =
-        drawn ? ddp_graph_init_parameters(planned->graph, &rng, weights, frozen) : DDP_OK;
+        drawn ? ddp_graph_init_parameters(planned->graph, &rng, weights, drawn_frozen) : DDP_OK;
     if (status != DDP_OK || !planned->load.file)
         return status;
     return ddp_load_weights(&planned->load, planned->plan.model, &planned->model_config,

@@ -167,6 +167,11 @@ static void json_evaluation(void *state, const struct ddp_train_evaluation *eval
         json_object_set_new(object, "test_perplexity", real(scores->perplexity));
     if (object && scores->has_bits_per_byte)
         json_object_set_new(object, "test_bits_per_byte", real(scores->bits_per_byte));
+    if (object && scores->has_errors) {
+        json_object_set_new(object, "test_r2", real(scores->r2));
+        json_object_set_new(object, "test_squared_error", real(scores->squared_error));
+        json_object_set_new(object, "test_absolute_error", real(scores->absolute_error));
+    }
     if (object && evaluation->best_step > 0) {
         json_object_set_new(object, "best_step", json_integer(evaluation->best_step));
         json_object_set_new(object, "best_loss", json_real(evaluation->best_loss));

@@ -79,6 +79,9 @@ struct ddp_train_scores {
      * bytes its tokens stand for. */
     bool has_perplexity, has_bits_per_byte;
     double perplexity, bits_per_byte;
+    /* Of numbers that were scaled, in their own unit; R2 is NaN where all are equal. */
+    bool has_errors;
+    double squared_error, absolute_error, r2;
 };
 
 struct ddp_train_evaluation {

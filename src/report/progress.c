@@ -271,7 +271,8 @@ static void progress_evaluation(void *state, const struct ddp_train_evaluation *
 {
     struct progress *p = state;
     const struct ddp_train_scores *scores = &evaluation->scores;
-    char step[64] = "", accuracy[64] = "", perplexity[64] = "", bits[64] = "", best[192] = "";
+    char step[64] = "", accuracy[64] = "", errors[128] = "", perplexity[64] = "", bits[64] = "",
+         best[192] = "";
     p->evaluation_seconds = evaluation->seconds;
     if (evaluation->shows_step)
         snprintf(step, sizeof step, "step %" PRId64 "/%" PRId64 ": ", evaluation->step + 1,
@@ -282,9 +283,13 @@ static void progress_evaluation(void *state, const struct ddp_train_evaluation *
         snprintf(perplexity, sizeof perplexity, ", perplexity %.5g", scores->perplexity);
     if (scores->has_bits_per_byte)
         snprintf(bits, sizeof bits, ", %.4f bits per byte", scores->bits_per_byte);
+    if (scores->has_errors)
+        snprintf(errors, sizeof errors,
+                 ", R2 %.4f, mean squared error %.5g, mean absolute error %.5g", scores->r2,
+                 scores->squared_error, scores->absolute_error);
     ddp_bar_clear();
-    ddp_terminal_print(p->out, "%s%stest loss %.4f%s%s%s\n", step, accuracy, scores->loss,
-                       perplexity, bits,
+    ddp_terminal_print(p->out, "%s%stest loss %.4f%s%s%s%s\n", step, accuracy, scores->loss,
+                       perplexity, bits, errors,
                        evaluation->shows_best ? best_text(evaluation, best, sizeof best) : "");
     fflush(p->out);
     p->printed_ns = ddp_clock_ns();

@@ -205,6 +205,11 @@ static void board_evaluation(void *state, const struct ddp_train_evaluation *eva
         add_scalar(&scalars, "test/perplexity", evaluation->scores.perplexity);
     if (evaluation->scores.has_bits_per_byte)
         add_scalar(&scalars, "test/bits_per_byte", evaluation->scores.bits_per_byte);
+    if (evaluation->scores.has_errors) {
+        add_scalar(&scalars, "test/r2", evaluation->scores.r2);
+        add_scalar(&scalars, "test/squared_error", evaluation->scores.squared_error);
+        add_scalar(&scalars, "test/absolute_error", evaluation->scores.absolute_error);
+    }
     write_summary(state, evaluation->step + 1, scalars.pointers, scalars.count);
 }
 

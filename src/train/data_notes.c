@@ -7,8 +7,10 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "data/describe.h"
 #include "data/normalize.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,8 +76,21 @@ static void tell_notices(const ddp_dataset *data, const ddp_dataset *test)
         ddp_log(DDP_LOG_INFO, "note: %s", of_test);
 }
 
+/* Images of another size than those that the model learned from. */
+static void note_size(const struct ddp_dataset_info *info, const char *description)
+{
+    int64_t height, width;
+    if (info->dim_count == 3 && ddp_dataset_image_size(description, &height, &width) &&
+        (info->dims[1] != height || info->dims[2] != width))
+        ddp_log(DDP_LOG_WARNING,
+                "the model learned from images of %" PRId64 " x %" PRId64 ", and those of %s are "
+                "%" PRId64 " x %" PRId64 ": its predictions may be worse",
+                height, width, ddp_dataset_where(info), info->dims[1], info->dims[2]);
+}
+
 enum ddp_status ddp_train_data_notes(const struct ddp_train_options *options,
-                                     const ddp_dataset *data, const ddp_dataset *test)
+                                     const ddp_dataset *data, const ddp_dataset *test,
+                                     const char *description)
 {
     const struct ddp_dataset_info *info = ddp_dataset_info(data);
     const char *where = ddp_dataset_where(info);
@@ -90,6 +105,8 @@ enum ddp_status ddp_train_data_notes(const struct ddp_train_options *options,
                 ddp_dataset_where(ddp_dataset_info(test)));
     if (!options->quiet)
         tell_notices(data, test);
+    if (!trains)
+        note_size(info, description);
     if (info->normalized || info->x_dtype != DDP_F32)
         return DDP_OK;
     if (!ddp_dataset_is_scaled(info))

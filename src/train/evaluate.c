@@ -24,12 +24,19 @@ struct sized {
     ddp_network *network;
 };
 
+/* What is added up of numbers and of how far off they are. */
+struct errors {
+    double absolute, sum, squares; /* the latter two of the targets */
+};
+
 struct ddp_train_evaluator {
     ddp_comm *comm;
     const ddp_dataset *test;
     ddp_device *device;
     int64_t label_count;       /* of a sample */
     bool numbers;              /* labels are: there are no predicted classes */
+    double unit;               /* of scaled numbers, whose errors are measured; 0: they are not */
+    struct errors *errors;     /* of each batch, as its loss */
     int64_t count, batch_rows; /* samples, and how many at a time */
     int64_t batch_count;       /* of all ranks */
     int64_t begin, end;        /* this rank's batches */
@@ -116,9 +123,11 @@ static enum ddp_status alloc_buffers(ddp_train_evaluator *e)
     e->host_predictions =
         ddp_array_alloc((size_t)(e->batch_rows * e->label_count), sizeof *e->host_predictions);
     e->sums = ddp_array_alloc((size_t)e->batch_count, sizeof *e->sums);
-    if (status == DDP_OK && (!e->host_predictions || !e->sums))
+    if (e->unit > 0)
+        e->errors = ddp_array_alloc((size_t)e->batch_count, sizeof *e->errors);
+    if (status == DDP_OK && (!e->host_predictions || !e->sums || (e->unit > 0 && !e->errors)))
         status = DDP_ERR_MEMORY;
-    return status == DDP_OK && e->visit && has_output(e) ? alloc_logits(e) : status;
+    return status == DDP_OK && (e->visit || e->errors) && has_output(e) ? alloc_logits(e) : status;
 }
 
 /* The graphs that this rank needs, if any, and where their results go. */
@@ -147,10 +156,11 @@ enum ddp_status ddp_train_evaluator_create(ddp_train_evaluator **evaluator,
     e->device = ddp_mode_device(setup->mode);
     e->label_count = info->label_count;
     e->numbers = info->float_labels;
+    e->unit = info->label_count == 1 ? info->label_std : 0;
     e->visit = setup->visit;
     e->visit_arg = setup->visit_arg;
     e->classes = setup->config->classes;
-    e->outputs = setup->outputs ? setup->outputs : e->classes;
+    e->outputs = setup->outputs ? setup->outputs : e->unit > 0 ? 1 : e->classes;
     e->count = setup->samples < info->sample_count ? setup->samples : info->sample_count;
     e->batch_rows = ddp_evaluation_rows(info, setup->config->batch);
     e->batch_count = (e->count + e->batch_rows - 1) / e->batch_rows;
@@ -185,8 +195,20 @@ void ddp_train_evaluator_destroy(ddp_train_evaluator *evaluator)
     free(e->host_logits);
     free(e->logits);
     free(e->confusion);
+    free(e->errors);
     free(e->sums);
     free(e);
+}
+
+static void add_errors(struct errors *errors, const struct ddp_batch *batch, const float *outputs)
+{
+    for (int64_t i = 0; i < batch->rows; i++) {
+        float target;
+        memcpy(&target, &batch->labels[i], sizeof target);
+        errors->absolute += fabs((double)outputs[i] - (double)target);
+        errors->sum += (double)target;
+        errors->squares += (double)target * (double)target;
+    }
 }
 
 /* Hands the network's output to who wants it. */
@@ -206,8 +228,12 @@ static enum ddp_status visit_batch(ddp_train_evaluator *e, const ddp_exec *exec,
         const int64_t at = i / e->outputs * e->pitch + i % e->outputs;
         e->logits[i] = bf16 ? ddp_bf16_to_f32(halves[at]) : floats[at];
     }
-    return e->visit(e->visit_arg, (e->begin + batch->step) * e->batch_rows, batch,
-                    e->logits ? e->logits : e->host_logits);
+    const float *outputs = e->logits ? e->logits : e->host_logits;
+    if (e->errors)
+        add_errors(&e->errors[e->begin + batch->step], batch, outputs);
+    return e->visit
+               ? e->visit(e->visit_arg, (e->begin + batch->step) * e->batch_rows, batch, outputs)
+               : DDP_OK;
 }
 
 /* What is counted of labels: correct predictions, and those that do not count. */
@@ -257,7 +283,7 @@ static enum ddp_status run_batch(ddp_train_evaluator *e, const struct ddp_batch 
         ddp_network_run(sized->network, batch->x, e->label_count > 0 ? batch->labels : NULL);
     if (!exec) /* the last stage has the output; the batch is free when this one has read it */
         return status == DDP_OK ? ddp_device_synchronize(e->device) : status;
-    if (status == DDP_OK && e->visit) /* the loss may write over the output */
+    if (status == DDP_OK && e->host_logits) /* the loss may write over the output */
         status = visit_batch(e, exec, batch);
     if (status == DDP_OK && e->label_count > 0)
         status = score_batch(e, exec, batch, tally);
@@ -312,6 +338,17 @@ static void put_scores(const ddp_train_evaluator *e, const struct tally *tally,
         .perplexity = exp(loss),
         .bits_per_byte = info->token_bytes > 0 ? loss / (M_LN2 * info->token_bytes) : 0,
     };
+    struct errors all = {0};
+    for (int64_t i = 0; e->errors && i < e->batch_count; i++) {
+        all.absolute += e->errors[i].absolute;
+        all.sum += e->errors[i].sum;
+        all.squares += e->errors[i].squares;
+    }
+    const double spread = all.squares - all.sum * all.sum / (double)e->count;
+    scores->has_errors = e->errors;
+    scores->squared_error = loss * e->unit * e->unit;
+    scores->absolute_error = all.absolute / (double)e->count * e->unit;
+    scores->r2 = spread > 0 ? 1 - sum / spread : NAN;
 }
 
 enum ddp_status ddp_train_evaluator_run(ddp_train_evaluator *evaluator,
@@ -323,6 +360,8 @@ enum ddp_status ddp_train_evaluator_run(ddp_train_evaluator *evaluator,
     if (e->confusion)
         memset(e->confusion, 0, (size_t)(e->classes * e->classes) * sizeof *e->confusion);
     memset(e->sums, 0, (size_t)e->batch_count * sizeof *e->sums);
+    if (e->errors)
+        memset(e->errors, 0, (size_t)e->batch_count * sizeof *e->errors);
     enum ddp_status status = run_batches(e, &tally);
     counts[0] = tally.right;
     counts[1] = tally.uncounted;
@@ -330,6 +369,10 @@ enum ddp_status ddp_train_evaluator_run(ddp_train_evaluator *evaluator,
         status = ddp_comm_allreduce(e->comm, counts, 2, DDP_I64, DDP_SUM);
     if (status == DDP_OK) /* exact: of each batch all ranks but one have 0 */
         status = ddp_comm_allreduce(e->comm, e->sums, (size_t)e->batch_count, DDP_F64, DDP_SUM);
+    if (status == DDP_OK && e->errors)
+        status = ddp_comm_allreduce(e->comm, e->errors,
+                                    (size_t)e->batch_count * sizeof *e->errors / sizeof(double),
+                                    DDP_F64, DDP_SUM);
     const size_t pairs = e->confusion ? (size_t)(e->classes * e->classes) : 0;
     if (status == DDP_OK && e->confusion)
         status = ddp_comm_allreduce(e->comm, e->confusion, pairs, DDP_I64, DDP_SUM);

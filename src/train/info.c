@@ -5,6 +5,8 @@
 
 #include "train/info.h"
 
+#include "checkpoint/checkpoint.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/staged_directory.h"
 #include "core/text.h"
@@ -12,6 +14,7 @@
 #include "ddp_train.h"
 #include "generate/texts.h"
 #include "weights/peft.h"
+#include "weights/weights.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,6 +22,7 @@
 #include <sys/stat.h>
 
 #define GIB          (1024.0 * 1024 * 1024)
+#define INFO_LISTED  20   /* classes or columns that are named */
 #define TOKENS       2048 /* of a shard, in the table */
 #define CHUNK        256  /* tokens of logits at a time */
 #define F32_BYTES    16.0 /* of a parameter: weight, gradient, two moments */
@@ -183,6 +187,103 @@ static void print_needs(const struct ddp_train_needs *needs, bool adapters, FILE
             needs->logits * CHUNK / GIB, needs->logits * CHUNK / GIB);
 }
 
+/* --- a file of weights ------------------------------------------------------------------------ */
+
+static void print_name(const char *name, FILE *out)
+{
+    char shown[DDP_TEXT_SHOWN];
+    fprintf(out, " %s", ddp_text_show(shown, name));
+}
+
+/* "            mean   0.286 0.5": the numbers or names of an array of the description. */
+static void print_list(const char *title, const json_t *list, FILE *out)
+{
+    const json_t *value;
+    size_t i;
+    if (json_array_size(list) == 0)
+        return;
+    fprintf(out, "  %-10s", title);
+    json_array_foreach(list, i, value)
+    {
+        if (i == INFO_LISTED)
+            break;
+        if (json_is_string(value))
+            print_name(json_string_value(value), out);
+        else if (json_is_object(value))
+            print_name(json_string_value(json_object_get(value, "name")), out);
+        else
+            fprintf(out, " %g", json_number_value(value));
+    }
+    fprintf(out, json_array_size(list) > INFO_LISTED ? " and %zu more\n" : "\n",
+            json_array_size(list) - INFO_LISTED);
+}
+
+/* What new samples are treated by: see data/describe.h. */
+static void print_data(const json_t *data, FILE *out)
+{
+    const char *kind = json_string_value(json_object_get(data, "kind"));
+    const json_t *target = json_object_get(data, "target");
+    const char *name = json_string_value(json_object_get(target, "name"));
+    char shown[DDP_TEXT_SHOWN];
+    fprintf(out, "data        %s\n", kind ? ddp_text_show(shown, kind) : "not known");
+    print_list("size", json_object_get(data, "size"), out);
+    print_list("mean", json_object_get(data, "mean"), out);
+    print_list("deviation", json_object_get(data, "std"), out);
+    print_list("classes", json_object_get(data, "classes"), out);
+    print_list("columns", json_object_get(data, "columns"), out);
+    if (!target)
+        return;
+    fprintf(out, "  predicts  %s%s", name ? " " : "",
+            name ? ddp_text_show(shown, name) : " a number");
+    if (!json_object_get(target, "words"))
+        fprintf(out, ", mean %g, deviation %g", json_number_value(json_object_get(target, "mean")),
+                json_number_value(json_object_get(target, "std")));
+    fputc('\n', out);
+    print_list("classes", json_object_get(target, "words"), out);
+}
+
+static enum ddp_status count_parameters(const struct ddp_model *model,
+                                        const struct ddp_model_config *config, int64_t *count)
+{
+    struct ddp_model_config one = *config;
+    ddp_graph *graph = NULL;
+    one.batch = 1;
+    const enum ddp_status status = ddp_model_build(&graph, model, &one);
+    if (status == DDP_OK)
+        *count = ddp_graph_element_count(graph) + ddp_graph_frozen_element_count(graph);
+    ddp_graph_destroy(graph);
+    return status;
+}
+
+static enum ddp_status print_weights(const char *file, FILE *out)
+{
+    const struct ddp_model *model = NULL;
+    struct ddp_model_config config = {0};
+    char *data = NULL, text[DDP_MODEL_TEXT], shown[DDP_TEXT_SHOWN], number[32];
+    int64_t count = 0;
+    json_t *root = NULL;
+    enum ddp_status status = ddp_train_weights_model(file, &model, &config);
+    if (status == DDP_OK && !model)
+        status = ddp_fail(DDP_ERR_FORMAT, "%s: it does not say which model it holds", file);
+    if (status == DDP_OK)
+        status = ddp_train_weights_data(file, &data);
+    if (status == DDP_OK)
+        status = count_parameters(model, &config, &count);
+    if (status == DDP_OK && data)
+        status = ddp_json_parse_object(&root, file, data, strlen(data), 0);
+    free(data);
+    if (status != DDP_OK)
+        return status;
+    ddp_model_describe(model, &config, text);
+    fprintf(out, "file        %s\n", ddp_text_show(shown, file));
+    fprintf(out, "model       %s\n", ddp_text_show(shown, text));
+    fprintf(out, "parameters  %s\n", grouped(number, count));
+    if (root)
+        print_data(root, out);
+    json_decref(root);
+    return DDP_OK;
+}
+
 enum ddp_status ddp_train_info(const char *path, FILE *out)
 {
     struct ddp_hf_llama config;
@@ -193,9 +294,18 @@ enum ddp_status ddp_train_info(const char *path, FILE *out)
     if (stat(path, &info) < 0)
         return ddp_fail_path(path, "read");
     if (!S_ISDIR(info.st_mode))
-        return ddp_fail(DDP_ERR_INVALID, "%s: not a directory: info takes a Hugging Face directory",
-                        path);
+        return print_weights(path, out);
     ddp_staged_directory_recover(path);
+    if (!ddp_hf_llama_is(path)) {
+        char *file = NULL; /* of a checkpoint, or of the newest one */
+        enum ddp_status found = ddp_checkpoint_find_weights(&file, path, true);
+        if (found == DDP_OK && file)
+            found = print_weights(file, out);
+        const bool done = found != DDP_OK || file;
+        free(file);
+        if (done)
+            return found;
+    }
     if (ddp_peft_is(path))
         return ddp_fail(DDP_ERR_INVALID,
                         "%s: adapters alone: info takes the directory of their base", path);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `trainer info`: what a Hugging Face directory holds, and what training it would need. */
+ * `trainer info`: what a file of weights or a Hugging Face directory holds, and what training the
+ * latter would need. */
 #ifndef DDP_TRAIN_INFO_H
 #define DDP_TRAIN_INFO_H
 

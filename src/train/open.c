@@ -62,6 +62,13 @@ static enum ddp_status open_sets(struct ddp_run *run)
         .seed = options->seed,
         .image_height = options->image_height,
         .image_width = options->image_width,
+        .target = options->target,
+        .columns = options->columns,
+        .ignore = options->ignore,
+        .header_given = ddp_train_given(options, "header"),
+        .header = options->header,
+        .keep_rows = options->predict != NULL,
+        .description = run->planned.load.data,
     };
     const char *source = options->dataset;
     if (!source && !options->data)
@@ -87,7 +94,8 @@ static enum ddp_status open_data(struct ddp_run *run)
     if (status == DDP_OK)
         status = ddp_planned_check_sets(&run->planned);
     if (status == DDP_OK && run->planned.plan.rank == 0)
-        status = ddp_train_data_notes(options, run->planned.data, run->planned.test);
+        status = ddp_train_data_notes(options, run->planned.data, run->planned.test,
+                                      run->planned.load.data);
     if (status == DDP_OK)
         status =
             ddp_train_plan_steps(&run->planned.plan, options, ddp_dataset_info(run->planned.data));

@@ -13,6 +13,7 @@
 #include "core/terminal.h"
 #include "core/text.h"
 #include "core/trace.h"
+#include "data/describe.h"
 #include "data/normalize.h"
 #include "graph/exec.h"
 #include "train/best.h"
@@ -34,9 +35,11 @@ struct prediction {
 
 struct predictions {
     const ddp_dataset *data;
-    bool matrix;     /* all probabilities or numbers, for an array */
-    bool numbers;    /* the model gives no classes: what it gives is written, beside the targets */
-    int64_t classes; /* or numbers */
+    char **names;     /* of classes, from the weights; NULL: those of the data */
+    bool matrix;      /* all probabilities or numbers, for an array */
+    bool numbers;     /* the model gives no classes: what it gives is written, beside the targets */
+    double mean, std; /* of numbers that were scaled: they are written in their own unit */
+    int64_t classes;  /* or numbers */
     int64_t begin, end;
     size_t row_bytes; /* of what is kept of a sample */
     char *rows;
@@ -77,6 +80,9 @@ static enum ddp_status take_numbers(const struct predictions *p, int64_t first,
         if (before > 0)
             memcpy(row, (const char *)batch->labels + (size_t)i * before, before);
         memcpy(row + before, outputs, bytes);
+        float *values = (void *)row;
+        for (size_t k = 0; p->std > 0 && k < p->row_bytes / sizeof *values; k++)
+            values[k] = (float)((double)values[k] * p->std + p->mean);
     }
     return DDP_OK;
 }
@@ -138,7 +144,7 @@ static enum ddp_status add(struct writer *w, const char *text, size_t bytes)
 /* A field of a CSV file (RFC 4180), and what separates it from the next. */
 static enum ddp_status add_field(struct writer *w, const char *field, const char *separator)
 {
-    const bool quoted = field[strcspn(field, ",\"\r\n")] != '\0';
+    const bool quoted = field[strcspn(field, ",\t\"\r\n")] != '\0';
     enum ddp_status status = quoted ? add(w, "\"", 1) : DDP_OK;
     for (const char *at = field; status == DDP_OK && *at; at++)
         status = *at == '"' ? add(w, "\"\"", 2) : add(w, at, 1);
@@ -156,10 +162,35 @@ static enum ddp_status add_integer(struct writer *w, int64_t value, const char *
 
 static enum ddp_status add_class(struct writer *w, int32_t class)
 {
-    const char *const *names = ddp_dataset_info(w->p->data)->class_names;
-    return names && class < ddp_dataset_info(w->p->data)->class_count
+    const char *const *names =
+        w->p->names ? (const char *const *)w->p->names : ddp_dataset_info(w->p->data)->class_names;
+    return names && (w->p->names || class < ddp_dataset_info(w->p->data)->class_count)
                ? add_field(w, names[class], ",")
                : add_integer(w, class, ",");
+}
+
+/* A line of the table that is predicted, whose separator is used. */
+static enum ddp_status add_row(struct writer *w, const char *row)
+{
+    const char separator = ddp_dataset_info(w->p->data)->separator;
+    const enum ddp_status status = add(w, row, strlen(row));
+    return status == DDP_OK ? add(w, &separator, 1) : status;
+}
+
+/* The table's next row with what is predicted of it. */
+static enum ddp_status add_to_row(struct writer *w, const void *kept)
+{
+    const struct ddp_dataset_info *info = ddp_dataset_info(w->p->data);
+    const struct prediction *prediction = kept;
+    const char separator[] = {info->separator, '\0'};
+    char text[32];
+    enum ddp_status status = add_row(w, ddp_dataset_sample_name(w->p->data, w->next++));
+    const double number =
+        w->p->numbers ? (double)((const float *)kept)[0] : (double)prediction->probability;
+    snprintf(text, sizeof text, "%.9g", number);
+    if (status == DDP_OK && !w->p->numbers)
+        status = add_field(w, info->class_names[prediction->class], separator);
+    return status == DDP_OK ? add_field(w, text, "\n") : status;
 }
 
 static enum ddp_status add_prediction(struct writer *w, const struct prediction *prediction)
@@ -209,6 +240,15 @@ static enum ddp_status add_line_of_numbers(struct writer *w, const float *values
 /* "index,file,label,prediction,probability": those that are known of the data. */
 static enum ddp_status add_csv_header(struct writer *w)
 {
+    const struct ddp_dataset_info *info = ddp_dataset_info(w->p->data);
+    if (info->table_header) {
+        const char separator[] = {info->separator, '\0'};
+        enum ddp_status of_row = add_row(w, info->table_header);
+        if (of_row == DDP_OK && !w->p->numbers)
+            of_row = add_field(w, "prediction", separator);
+        return of_row == DDP_OK ? add_field(w, w->p->numbers ? "prediction" : "probability", "\n")
+                                : of_row;
+    }
     if (w->p->numbers) {
         enum ddp_status of_index = add_field(w, "index", ",");
         return of_index == DDP_OK ? add_numbers(w, NULL) : of_index;
@@ -250,7 +290,9 @@ static enum ddp_status write_rows(struct writer *w, const char *rows, int64_t co
         status = add(w, rows, (size_t)count * bytes);
     for (int64_t i = 0; !w->p->matrix && status == DDP_OK && i < count; i++) {
         const void *row = rows + (size_t)i * bytes;
-        status = w->p->numbers ? add_line_of_numbers(w, row) : add_prediction(w, row);
+        status = ddp_dataset_info(w->p->data)->table_header ? add_to_row(w, row)
+                 : w->p->numbers                            ? add_line_of_numbers(w, row)
+                                                            : add_prediction(w, row);
     }
     if (status == DDP_OK)
         status = ddp_atomic_file_write(w->file, w->text, w->used);
@@ -321,11 +363,13 @@ static int64_t outputs_of(const struct ddp_run *run)
 static enum ddp_status predict(struct ddp_run *run)
 {
     const struct ddp_dataset_info *info = ddp_dataset_info(to_predict(run));
-    const bool numbers = run->planned.options->custom && run->planned.model_config.classes == 0;
+    const bool numbers = run->planned.model_config.classes == 0;
     const int64_t outputs = outputs_of(run);
     struct predictions p = {
         .data = to_predict(run),
         .numbers = numbers,
+        .mean = info->label_mean,
+        .std = info->label_std,
         .classes = numbers ? outputs : run->planned.model_config.classes,
     };
     const struct ddp_train_evaluator_setup setup = {
@@ -346,7 +390,7 @@ static enum ddp_status predict(struct ddp_run *run)
     p.matrix = ddp_text_ends_with(run->planned.options->predict, ".npy");
     p.row_bytes =
         p.matrix || numbers ? (size_t)p.classes * sizeof(float) : sizeof(struct prediction);
-    if (numbers && !p.matrix)
+    if (numbers && !p.matrix && !info->table_header)
         p.row_bytes += (size_t)info->label_count * sizeof(float);
     ddp_job_report(run->job, "predict", 0);
     const int64_t begin = ddp_trace_begin();
@@ -360,10 +404,13 @@ static enum ddp_status predict(struct ddp_run *run)
     }
     ddp_trace_flush(true); /* the names of operations are the evaluator's */
     ddp_train_evaluator_destroy(evaluator);
+    if (status == DDP_OK && !info->class_names && info->label_count == 0)
+        status = ddp_dataset_class_names(run->planned.load.data, p.classes, &p.names);
     if (status == DDP_OK)
         status = write_file(&p, run);
     free(p.rows);
     free(p.exponentials);
+    free(p.names);
     ddp_trace_end("predict", begin, NULL, 0);
     if (status == DDP_OK && run->out)
         ddp_terminal_print(run->out, "predictions of %" PRId64 " samples of %s are in %s\n",
@@ -393,7 +440,9 @@ void ddp_run_print_model(const struct ddp_run *run)
 /* Samples alone are measured for themselves, and the model has seen others. */
 static void warn_scaled(const struct ddp_run *run)
 {
-    if (!run->planned.test && run->planned.plan.rank == 0 &&
+    struct ddp_dataset_info info = *ddp_dataset_info(run->planned.data);
+    const bool kept = !info.normalized && ddp_dataset_pixel_scale(run->planned.load.data, &info);
+    if (!run->planned.test && !kept && run->planned.plan.rank == 0 &&
         ddp_dataset_is_scaled(ddp_dataset_info(run->planned.data)))
         ddp_log(
             DDP_LOG_WARNING,

@@ -18,6 +18,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+size_t ddp_train_weights_metadata(struct ddp_safetensors_pair pairs[2], const ddp_graph *graph)
+{
+    const char *data = ddp_graph_data(graph);
+    pairs[0] = (struct ddp_safetensors_pair){DDP_WEIGHTS_MODEL_KEY, ddp_graph_description(graph)};
+    pairs[1] = (struct ddp_safetensors_pair){DDP_WEIGHTS_DATA_KEY, data};
+    return data ? 2 : 1;
+}
+
 enum ddp_status ddp_train_weights_save(const char *path, const ddp_graph *graph, const float *flat)
 {
     const size_t count = (size_t)ddp_graph_parameter_count(graph);
@@ -34,8 +42,9 @@ enum ddp_status ddp_train_weights_save(const char *path, const ddp_graph *graph,
         for (int d = 0; d < parameter->dim_count; d++)
             tensors[i].dims[d] = parameter->dims[d];
     }
-    const struct ddp_safetensors_pair model = {DDP_WEIGHTS_MODEL_KEY, ddp_graph_description(graph)};
-    enum ddp_status status = ddp_safetensors_write(path, tensors, count, &model, 1);
+    struct ddp_safetensors_pair pairs[2];
+    const size_t pair_count = ddp_train_weights_metadata(pairs, graph);
+    enum ddp_status status = ddp_safetensors_write(path, tensors, count, pairs, pair_count);
     free(tensors);
     return status;
 }
@@ -211,6 +220,22 @@ enum ddp_status ddp_train_weights_model(const char *path, const struct ddp_model
 {
     *model = NULL;
     return ddp_weight_format_of(path)->describe(path, model, config);
+}
+
+enum ddp_status ddp_train_weights_data(const char *path, char **text)
+{
+    ddp_safetensors *file;
+    *text = NULL;
+    if (ddp_weight_format_of(path) != &ddp_format_safetensors)
+        return DDP_OK;
+    enum ddp_status status = ddp_safetensors_open_model(&file, path);
+    if (status != DDP_OK)
+        return status;
+    const char *data = ddp_safetensors_metadata(file, DDP_WEIGHTS_DATA_KEY);
+    if (data && !(*text = strdup(data)))
+        status = ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
+    ddp_safetensors_close(file);
+    return status;
 }
 
 enum ddp_status ddp_train_weights_load(const char *path, const ddp_graph *graph, int64_t heads,

@@ -7,9 +7,19 @@
 
 #include "graph/graph.h"
 #include "model/model.h"
+#include "weights/safetensors.h"
 
 /* Under which a file's metadata have the description of its model. */
 #define DDP_WEIGHTS_MODEL_KEY "ddprun.model"
+/* ... and that of the data it learned from. */
+#define DDP_WEIGHTS_DATA_KEY "ddprun.data"
+
+/* The metadata of a graph's weights. Returns how many pairs they are. */
+size_t ddp_train_weights_metadata(struct ddp_safetensors_pair pairs[2], const ddp_graph *graph);
+
+/* The description of the data that a file of ours was trained on.
+ *   text [out]  freed with free(); NULL: the file has none */
+enum ddp_status ddp_train_weights_data(const char *path, char **text);
 
 /* Writes the flat host weights, without frozen parameters; the old file stays whole on failure.
  * DDP_ERR_IO. */

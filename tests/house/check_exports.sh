@@ -10,7 +10,7 @@ top=${srcdir:-.}
 library=${abs_top_builddir:-.}/.libs/libddp.so
 scratch=$(mktemp -d) || exit 99
 trap 'rm -rf "$scratch"' EXIT
-. "$top/tests/result.inc"
+. "$top/tests/lib/result.inc"
 
 # Declarations may span lines: one per ';' once they are joined.
 cat "$top/src/ddp.h" "$top/src/ddp_train.h" >"$scratch/ddp.h"

@@ -6,7 +6,7 @@
 # only rooms of the lines above its own, so the table cannot hold a circle. Files do not call each other in a circle
 # either: the objects of the build say who uses whose functions in its code; a table of functions is not a call.
 set -eu
-. "${srcdir:-.}/tests/result.inc"
+. "${srcdir:-.}/tests/lib/result.inc"
 build=${abs_top_builddir:-$PWD}
 LC_ALL=C
 export LC_ALL

@@ -5,7 +5,7 @@
 # are marked with a comment line `.\" run` before their code are run as they stand.
 set -u
 top=${srcdir:-.}
-. "$top/tests/result.inc"
+. "$top/tests/lib/result.inc"
 PATH=${abs_top_builddir:-$PWD}:$PATH
 for page in "$top"/man/*.[1-9]; do
     for section in NAME SYNOPSIS DESCRIPTION 'EXIT STATUS' ENVIRONMENT EXAMPLES; do

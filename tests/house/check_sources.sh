@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: MIT
 #
 # The habits of HACKING.md that a machine can see: an SPDX line in every source, executable scripts, config.h first in .c files and
-# never in headers, no line over 100 columns (clang-format leaves comments alone), no file over 600 lines, no function over
+# never in headers, a test in the folder of its room, no line over 100 columns (clang-format leaves comments alone), no file over 600 lines, no function over
 # 100 (where ctags is installed), no struct in two .cu files, inline PTX in one header.
 set -u
 LC_ALL=C
 export LC_ALL
 cd "${srcdir:-.}" || exit 99
-. ./tests/result.inc
+. ./tests/lib/result.inc
 
 code=$(find src kernels launcher reporter tests bench examples \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cc' \) ! -name '*.pb-c.*' | sort)
 scripts=$(find tests bench bootstrap .ci -name '*.sh' -o -name bootstrap -o -path .ci/run | sort)
@@ -21,6 +21,14 @@ for file in $code $scripts; do
 done
 wide=$(awk 'length > 100 { print FILENAME ":" FNR ": more than 100 columns" }' $code)
 [ -z "$wide" ] || fail "$wide"
+# A newcomer finds the test of a file by its path.
+for file in $(find tests -name 'check_*.c' -o -name '*.sh' -o -name 'fuzz_*.c' | grep -v '^tests/mutants/run\.sh$'); do
+    room=${file#tests/} room=${room%/*}
+    case $room in
+    cudasim | house | chaos | lib | launcher/link) ;;
+    *) [ -d "src/$room" ] || [ -d "$room" ] || fail "$file: not in the folder of a room, tests/ROOM" ;;
+    esac
+done
 for file in $scripts; do
     [ -x "$file" ] || fail "$file: not executable"
 done
@@ -28,7 +36,7 @@ for file in $code; do
     first=$(grep -m 1 '^ *# *include' "$file")
     case $file in
     # Programs that are compiled outside this build see no config.h.
-    examples/* | tests/client.c) ;;
+    examples/* | tests/house/client.c) ;;
     *.h) grep -q '^ *# *include *"config.h"' "$file" && fail "$file: config.h in a header" ;;
     *.c | *.cc) [ "$first" = '#include "config.h"' ] || fail "$file: the first include is not config.h" ;;
     esac

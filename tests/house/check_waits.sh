@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# Tests wait for events, and not for ever. In tests/*.sh, *.inc and tests/cluster this refuses
+# Tests wait for events, and not for ever. In the scripts of tests this refuses
 #   - `sleep N` outside a loop that polls: a machine that is busy needs longer than N. What sleeps until it is killed (exec,
 #     &, ten seconds and more) is no wait.
 #   - a loop on one line that polls and counts no tries: until_true COMMAND has a limit.
@@ -11,7 +11,7 @@ set -u
 LC_ALL=C
 export LC_ALL
 cd "${srcdir:-.}" || exit 99
-. ./tests/result.inc
+. ./tests/lib/result.inc
 
 # waits FILE...: the lines that are refused
 waits() {
@@ -36,7 +36,7 @@ waits() {
         }' "$@"
 }
 
-for file in tests/*.sh tests/*.inc tests/cluster/*.inc; do
+for file in $(find tests -name "*.sh" -o -name "*.inc" | grep -vE "^tests/(house/check_|chaos|mutants)|gemm_test" | sort); do
     count=$((count + 1))
     refused=$(waits "$file")
     [ -z "$refused" ] || fail "$refused"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# Do the tests find faults? Each tests/mutants/NAME.patch plants one in a copy of the source tree, and says above the patch:
+# Do the tests find faults? Each tests/mutants/ROOM/NAME.patch plants one in a copy of the source tree, and says above the patch:
 #   Fault: what it does
 #   Tests: the tests that must fail, run in this order until one does; check_NAME:CASE is one case of a unit test
 #   Hangs: SECONDS    (only where the fault makes a test hang: for so long, and then it is caught)
@@ -20,6 +20,7 @@ unset MAKEFLAGS MFLAGS MAKELEVEL TESTS DDP_LONG
 export CK_TIMEOUT_MULTIPLIER=3
 
 field() { sed -n "/^--- /q; s/^$1: *//p" "$2"; }
+patch_of() { find "$table" -name "$1.patch"; }
 
 # --- the copies ---------------------------------------------------------------------------------------------------------
 
@@ -68,11 +69,11 @@ targets()
     local test=$2 program stem
     local files=("$work/$1/source/$test")
     case $test in
-    check_plugin) echo "$test" && grep -oE 'tests/libddp-test[a-z]*\.la' "$work/$1/programs" && return ;;
+    check_plugin) echo "$test" && grep -oE 'tests/core/libddp-test[a-z]*\.la' "$work/$1/programs" && return ;;
     check_cuda_* | check_comm_nccl*) echo "$test tests/cudasim/libddp-cuda.la" && return ;;
     check_nodes) echo "$test" && grep -oE 'libddp-ucx\.la' "$work/$1/programs" && return ;;
     check_*) echo "$test" && return ;;
-    tests/fuzz_replay.sh) tr ' ' '\n' <"$work/$1/programs" | grep '^replay_' && return ;;
+    tests/house/fuzz_replay.sh) tr ' ' '\n' <"$work/$1/programs" | grep '^replay_' && return ;;
     esac
     grep -q 'cuda\.inc' "${files[0]}" && echo tests/cudasim/libddp-cuda.la libfake_nvml.la
     grep -q 'nodes\.inc' "${files[0]}" && grep -oE 'libddp-ucx\.la' "$work/$1/programs"
@@ -133,7 +134,7 @@ passes()
 # plant WORKER NAME
 plant()
 {
-    local source=$work/$1/source patch=$table/$2.patch test caught= start=$SECONDS
+    local source=$work/$1/source patch=$(patch_of "$2") test caught= start=$SECONDS
     local tests hangs
     tests=$(field Tests "$patch") hangs=$(field Hangs "$patch")
     [ -n "$tests" ] && [ -n "$(field Fault "$patch")" ] || { report "$2" error "the patch does not name its fault and its tests"; return; }
@@ -194,11 +195,11 @@ if ! "$make" -s distdir distdir="$work/release" >"$work/distdir.log" 2>&1; then
     exit 99
 fi
 chmod -R u+w "$work/release"
-[ $# -gt 0 ] || set -- $(cd "$table" && printf '%s\n' *.patch | sed 's/\.patch$//')
+[ $# -gt 0 ] || set -- $(find "$table" -name '*.patch' | sed 's,.*/\(.*\)\.patch$,\1,' | sort)
 # The faults by their first test, those of one file together; the groups that take longest first.
 for name in "$@"; do
-    printf '%s %s %s\n' "$(field Tests "$table/$name.patch" | cut -d ' ' -f 1)" \
-        "$(sed -n 's/^+++ //p' "$table/$name.patch" | head -n 1)" "$name"
+    patch=$(patch_of "$name")
+    printf '%s %s %s\n' "$(field Tests "$patch" | cut -d ' ' -f 1)" "$(sed -n 's/^+++ //p' "$patch" | head -n 1)" "$name"
 done | sort | awk '
     $1 != last { if (line) print weight, line; line = ""; weight = 0; last = $1 }
     { line = line " " $3; weight += $1 ~ /cuda|nccl/ ? 100 : $1 ~ /^tests/ ? 10 : 1 }

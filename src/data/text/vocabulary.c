@@ -59,10 +59,12 @@ static enum ddp_status grow_tokens(struct ddp_vocabulary *v, size_t ids)
 {
     if (ids > v->token_room) {
         const size_t room = ids + ids / 2 + 256;
-        struct ddp_token *tokens = realloc(v->tokens, room * sizeof *tokens);
+        struct ddp_token *tokens = calloc(room, sizeof *tokens); /* far from other ids: no memory */
         if (!tokens)
             return ddp_fail(DDP_ERR_MEMORY, "out of memory: a vocabulary of %zu tokens", ids);
-        memset(tokens + v->token_room, 0, (room - v->token_room) * sizeof *tokens);
+        if (v->ids > 0)
+            memcpy(tokens, v->tokens, v->ids * sizeof *tokens);
+        free(v->tokens);
         v->tokens = tokens;
         v->token_room = room;
     }

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Fuzz target: a file of JSON lines to train on, perhaps compressed. */
+#include "config.h"
+
+#include "data/line_reader.h"
+#include "data/record.h"
+#include "tests/lib/fuzz.h"
+
+#include <assert.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define LINES 5
+
+static volatile size_t used;
+
+/* Touches all that it has. */
+static bool take(const struct ddp_line *line)
+{
+    struct ddp_record record;
+    const bool accepted = ddp_record_parse(&record, line->at, line->bytes, "input") == DDP_OK;
+    bool answers = false;
+    for (size_t i = 0; accepted && i < record.text_bytes; i++)
+        used += (unsigned char)record.text[i];
+    for (size_t i = 0; accepted && i < record.completion_bytes; i++)
+        used += (unsigned char)record.completion[i];
+    for (size_t i = 0; accepted && i < record.message_count; i++) {
+        const struct ddp_chat_message *message = &record.messages[i];
+        answers = answers || strcmp(message->role, "assistant") == 0;
+        assert(message->content[message->bytes] == '\0');
+    }
+    assert(!accepted || (record.kind == DDP_RECORD_CHAT) == answers);
+    ddp_record_free(&record);
+    return accepted;
+}
+
+static bool read_lines(const char *path)
+{
+    struct ddp_line lines[LINES];
+    ddp_line_reader *reader = NULL;
+    size_t count = 1;
+    uint32_t last = 0;
+    if (ddp_line_reader_open(&reader, path) != DDP_OK)
+        return false;
+    bool accepted = true;
+    while (accepted && count > 0) {
+        accepted = ddp_line_reader_next(reader, lines, LINES, &count) == DDP_OK;
+        for (size_t i = 0; accepted && i < count; i++) {
+            assert(lines[i].number > last && lines[i].bytes > 0);
+            last = lines[i].number;
+            accepted = take(&lines[i]);
+        }
+    }
+    ddp_line_reader_close(reader);
+    return accepted;
+}
+
+bool fuzz_accepts(const uint8_t *data, size_t size)
+{
+    char path[64];
+    const int fd = memfd_create("input", MFD_CLOEXEC);
+    if (fd < 0 || write(fd, data, size) != (ssize_t)size)
+        return false;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    const bool accepted = read_lines(path);
+    close(fd);
+    return accepted;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    fuzz_accepts(data, size);
+    return 0;
+}

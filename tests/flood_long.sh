@@ -1,5 +1,0 @@
-#!/bin/sh
-# SPDX-License-Identifier: MIT
-# tests/flood.sh with a gigabyte.
-[ "${DDP_LONG:-}" = 1 ] || { echo "skipped: takes minutes, runs in make check-long"; exit 77; }
-MEGABYTES=1024 exec "${srcdir:-.}/tests/flood.sh"

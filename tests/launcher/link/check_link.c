@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The link between the ddpruns of a job: joining, messages, signs of life, the end. */
+#include "config.h"
+
+#include "tests/launcher/link/link_nodes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+
+static void set_lost_seconds(int count, double seconds)
+{
+    for (int i = 0; i < count; i++)
+        nodes[i].setup.lost_seconds = seconds;
+}
+
+START_TEST(all_nodes_join)
+{
+    static const int counts[] = {2, 3, 5, 33};
+    const int count = counts[_i];
+    char host[32];
+    make_nodes(count);
+    join_all(count);
+    for (int i = 0; i < count; i++) {
+        const struct link *link = nodes[i].link;
+        ck_assert_int_eq(link_meeting(link)->worker_port, 4711);
+        ck_assert_str_eq(link_meeting(link)->address, "127.0.0.1");
+        ck_assert_str_eq(link_meeting(link)->interface, "lo");
+        for (int k = 0; k < count; k++) {
+            snprintf(host, sizeof host, "host%d", k);
+            ck_assert_str_eq(link_node_name(link, k), host);
+            ck_assert(link_node_alive(link, k));
+        }
+    }
+    printf("%d nodes joined in %.1f ms\n", count, nodes[0].milliseconds);
+    close_nodes(count);
+}
+END_TEST
+
+/* They come in any order, node 0 last. */
+START_TEST(node_0_may_come_last)
+{
+    make_nodes(3);
+    start_node(2);
+    usleep(120000);
+    start_node(1);
+    usleep(120000);
+    start_node(0);
+    for (int i = 0; i < 3; i++) {
+        pthread_join(nodes[i].thread, NULL);
+        ck_assert_msg(nodes[i].status == DDP_OK, "node %d: %s", i, nodes[i].error);
+    }
+    close_nodes(3);
+}
+END_TEST
+
+START_TEST(ipv6_with_brackets)
+{
+    int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    bool there = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
+    if (fd >= 0)
+        close(fd);
+    if (!there)
+        return;
+    make_nodes(2);
+    nodes[0].setup.address = nodes[1].setup.address = "[::1]";
+    join_all(2);
+    ck_assert_str_eq(link_meeting(nodes[0].link)->address, "::1");
+    ck_assert_str_eq(link_meeting(nodes[1].link)->address, "::1");
+    ck_assert_str_eq(link_meeting(nodes[1].link)->interface, "lo");
+    close_nodes(2);
+}
+END_TEST
+
+START_TEST(messages_go_both_ways)
+{
+    struct link_message message;
+    struct link_step step = {.attempt = 1, .number = 2, .step = 3};
+    struct link_posted id = {.number = 4, .data = "an id"};
+    const size_t id_bytes = offsetof(struct link_posted, data) + 6;
+    make_nodes(3);
+    join_all(3);
+    link_send(nodes[0].link, 0, LINK_HOLD, &step, sizeof step);
+    for (int i = 1; i < 3; i++) {
+        expect_kind(nodes[i].link, &message, LINK_HOLD);
+        ck_assert_int_eq(message.node, 0);
+        ck_assert_int_eq(memcmp(message.data, &step, sizeof step), 0);
+        link_send(nodes[i].link, i, LINK_POSTED, &id, id_bytes);
+    }
+    bool seen[3] = {0};
+    for (int i = 1; i < 3; i++) {
+        expect_kind(nodes[0].link, &message, LINK_POSTED);
+        ck_assert_uint_eq(message.bytes, id_bytes);
+        ck_assert_int_eq(memcmp(message.data, &id, id_bytes), 0);
+        seen[message.node] = true;
+    }
+    ck_assert(seen[1] && seen[2]);
+    link_send_to(nodes[0].link, 2, LINK_STOP, &step, sizeof step);
+    expect_kind(nodes[2].link, &message, LINK_STOP);
+    link_send(nodes[0].link, 1, LINK_STOP, &step, sizeof step);
+    expect_kind(nodes[2].link, &message, LINK_STOP);
+    link_send(nodes[1].link, 0, LINK_STOP, &step, sizeof step);
+    ck_assert(!wait_message(nodes[1].link, &message, 50));
+    ck_assert(!wait_message(nodes[0].link, &message, 50));
+    close_nodes(3);
+}
+END_TEST
+
+/* The last message before the end comes, however large, and is not a loss. */
+START_TEST(the_end_reaches_all)
+{
+    static struct link_text end;
+    struct link_message message;
+    make_nodes(4);
+    join_all(4);
+    end = (struct link_text){.exit_code = 7, .node = 2, .rank = 5};
+    memset(end.text, 'x', sizeof end.text - 1);
+    link_send(nodes[0].link, 0, LINK_END, &end, sizeof end);
+    /* What node 0 has not read must not reset the connection. */
+    const struct link_step step = {0};
+    for (int i = 1; i < 4; i++)
+        link_send_to(nodes[i].link, 0, LINK_DONE, &step, sizeof step);
+    ck_assert_int_eq(pthread_create(&nodes[0].thread, NULL, close_one, &nodes[0]), 0);
+    usleep(20000);
+    for (int i = 1; i < 4; i++) {
+        expect_kind(nodes[i].link, &message, LINK_END);
+        const struct link_text *text = message.data;
+        ck_assert_int_eq(text->exit_code, 7);
+        ck_assert_uint_eq(strlen(text->text), sizeof end.text - 1);
+        expect_kind(nodes[i].link, &message, LINK_LEFT);
+        ck_assert_int_eq(message.node, 0);
+        ck_assert(!link_node_alive(nodes[i].link, 0));
+        link_send_to(nodes[i].link, 0, LINK_DONE, &step, sizeof step);
+    }
+    pthread_join(nodes[0].thread, NULL);
+    nodes[0].link = NULL;
+    close_nodes(4);
+}
+END_TEST
+
+START_TEST(status_travels_with_pings)
+{
+    struct link_message message;
+    struct link_status status = {.running = 2, .lowest_step = 5, .highest_step = 6};
+    make_nodes(2);
+    set_lost_seconds(2, 0.5);
+    join_all(2);
+    ck_assert_int_eq(link_status(nodes[1].link, 1)->lowest_step, -1);
+    memset(status.phase, 'p', sizeof status.phase - 1);
+    link_set_status(nodes[1].link, &status);
+    for (int i = 0; i < 100; i++) {
+        ck_assert(!wait_message(nodes[0].link, &message, 10));
+        ck_assert(!wait_message(nodes[1].link, &message, 10));
+        if (link_status(nodes[0].link, 1)->running == 2)
+            break;
+    }
+    ck_assert_int_eq((int)link_status(nodes[0].link, 1)->highest_step, 6);
+    ck_assert_uint_eq(strlen(link_status(nodes[0].link, 1)->phase), sizeof status.phase - 1);
+    ck_assert_int_eq(link_status(nodes[1].link, 0)->running, 0);
+    close_nodes(2);
+}
+END_TEST
+
+/* --- losses ----------------------------------------------------------------------------------- */
+
+static pid_t child;
+
+/* Node 1 of 2 in a process of its own, which does nothing but keep the link. */
+static void join_with_child(double lost_seconds)
+{
+    make_nodes(2);
+    set_lost_seconds(2, lost_seconds);
+    fflush(NULL);
+    child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        struct link_message message;
+        join_one(&nodes[1]);
+        while (nodes[1].link && !(wait_message(nodes[1].link, &message, 1000) &&
+                                  message.kind >= LINK_LOST && message.kind <= LINK_CUT))
+            ;
+        _exit(nodes[1].link ? (int)message.kind : 0);
+    }
+    join_nodes(0, 0);
+    ck_assert_msg(nodes[0].status == DDP_OK, "%s", nodes[0].error);
+}
+
+static int end_child(void)
+{
+    int wait_status = 0;
+    kill(child, SIGCONT);
+    ck_assert_int_eq(waitpid(child, &wait_status, 0), child);
+    return wait_status;
+}
+
+START_TEST(a_killed_node_is_lost)
+{
+    struct link_message message;
+    join_with_child(0);
+    const int64_t start_ns = ddp_clock_ns();
+    kill(child, SIGKILL);
+    expect_kind(nodes[0].link, &message, LINK_LOST);
+    ck_assert_int_eq(message.node, 1);
+    ck_assert_str_eq(message.data, "node 1 (host1) is lost: its ddprun has ended without a word");
+    ck_assert_int_lt((int)((ddp_clock_ns() - start_ns) / 1000000), 2000);
+    ck_assert(!wait_message(nodes[0].link, &message, 50));
+    ck_assert(!link_node_alive(nodes[0].link, 1));
+    end_child();
+    link_close(nodes[0].link);
+}
+END_TEST
+
+START_TEST(a_stopped_node_is_lost)
+{
+    struct link_message message;
+    join_with_child(0.6);
+    kill(child, SIGSTOP);
+    expect_kind(nodes[0].link, &message, LINK_LOST);
+    ck_assert_str_eq(message.data, "node 1 (host1) is lost: it has not answered for 0.6 s");
+    /* When it goes on, it hears that. */
+    const int wait_status = end_child();
+    ck_assert(WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == LINK_CUT);
+    link_close(nodes[0].link);
+}
+END_TEST
+
+/* Whoever was stopped himself has to listen again before he calls others lost. */
+START_TEST(being_stopped_oneself_is_no_loss_of_others)
+{
+    struct link_message message;
+    make_nodes(2);
+    set_lost_seconds(1, 0.4);
+    nodes[1].setup.lost_seconds = 0.4;
+    join_all(2);
+    const struct link_step step = {0};
+    for (int i = 0; i < 3; i++) {
+        usleep(600000);
+        ck_assert(!link_next(nodes[0].link, &message));
+        ck_assert(!link_next(nodes[1].link, &message));
+    }
+    link_send_to(nodes[1].link, 0, LINK_DONE, &step, sizeof step);
+    expect_kind(nodes[0].link, &message, LINK_DONE);
+    close_nodes(2);
+}
+END_TEST
+
+START_TEST(pings_keep_an_idle_link)
+{
+    struct link_message message;
+    make_nodes(2);
+    set_lost_seconds(2, 0.4);
+    join_all(2);
+    for (int i = 0; i < 60; i++) {
+        ck_assert(!wait_message(nodes[0].link, &message, 5));
+        ck_assert(!wait_message(nodes[1].link, &message, 5));
+    }
+    close_nodes(2);
+}
+END_TEST
+
+/* --- much at once ----------------------------------------------------------------------------- */
+
+START_TEST(a_flood_keeps_its_order)
+{
+    enum { MESSAGES = 20000 };
+    struct link_message message;
+    struct link_step step = {0};
+    int64_t received = 0;
+    make_nodes(2);
+    join_all(2);
+    for (int i = 0; i < MESSAGES; i++) {
+        step.step = i;
+        link_send_to(nodes[1].link, 0, LINK_HELD, &step, sizeof step);
+        for (int k = 0; i % 64 == 63 && k < 64; k++) {
+            if (!link_next(nodes[0].link, &message))
+                break;
+            ck_assert_int_eq(((const struct link_step *)message.data)->step, received++);
+            ck_assert(!link_next(nodes[1].link, &message));
+        }
+    }
+    while (received < MESSAGES) {
+        ck_assert(!link_next(nodes[1].link, &message));
+        if (!link_next(nodes[0].link, &message))
+            continue;
+        ck_assert_int_eq(message.kind, LINK_HELD);
+        ck_assert_int_eq(((const struct link_step *)message.data)->step, received++);
+    }
+    close_nodes(2);
+}
+END_TEST
+
+/* Who never reads is lost, before he costs more memory. */
+START_TEST(a_queue_has_an_end)
+{
+    static struct link_text text;
+    struct link_message message;
+    memset(text.text, 'x', sizeof text.text - 1);
+    join_with_child(30);
+    kill(child, SIGSTOP);
+    int sent = 0;
+    while (link_node_alive(nodes[0].link, 1) && sent++ < 100000)
+        link_send(nodes[0].link, 0, LINK_FAILED, &text, sizeof text);
+    ck_assert_int_lt(sent, 100000);
+    expect_kind(nodes[0].link, &message, LINK_LOST);
+    ck_assert_str_eq(message.data, "node 1 (host1) is lost: it does not take what is sent to it");
+    kill(child, SIGKILL);
+    end_child();
+    link_close(nodes[0].link);
+}
+END_TEST
+
+/* --- what workers must not inherit, and interrupts -------------------------------------------- */
+
+START_TEST(descriptors_close_on_exec)
+{
+    int found = 0;
+    make_nodes(2);
+    int before[256] = {0};
+    for (int fd = 0; fd < 256; fd++)
+        before[fd] = fcntl(fd, F_GETFD);
+    join_all(2);
+    for (int fd = 0; fd < 256; fd++) {
+        int flags = fcntl(fd, F_GETFD);
+        if (flags < 0 || before[fd] >= 0)
+            continue;
+        found++;
+        ck_assert_msg(flags & FD_CLOEXEC, "descriptor %d would be inherited", fd);
+    }
+    ck_assert_int_ge(found, 6);
+    close_nodes(2);
+    for (int fd = 0; fd < 256; fd++)
+        ck_assert_msg(before[fd] >= 0 || fcntl(fd, F_GETFD) < 0, "descriptor %d is left", fd);
+}
+END_TEST
+
+START_TEST(joining_can_be_interrupted)
+{
+    const int node = _i;
+    make_nodes(3);
+    int fd = eventfd(0, EFD_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    nodes[node].setup.interrupt_fd = fd;
+    start_node(node);
+    if (node == 2) /* this time it waits for node 1 */
+        start_node(0);
+    usleep(150000);
+    ck_assert_int_eq(eventfd_write(fd, 1), 0);
+    pthread_join(nodes[node].thread, NULL);
+    ck_assert_int_eq(nodes[node].status, DDP_ERR_ABORTED);
+    ck_assert_str_eq(nodes[node].error, "");
+    if (node == 2) {
+        nodes[0].setup.interrupt_fd = -1;
+        nodes[1].setup.node_count = 3;
+        start_node(1);
+        start_node(2); /* it comes again, and is interrupted again */
+        pthread_join(nodes[2].thread, NULL);
+        nodes[2].setup.interrupt_fd = -1;
+        start_node(2);
+        for (int i = 0; i < 3; i++)
+            pthread_join(nodes[i].thread, NULL);
+        for (int i = 0; i < 3; i++)
+            ck_assert_msg(nodes[i].status == DDP_OK, "node %d: %s", i, nodes[i].error);
+        close_nodes(3);
+    }
+    close(fd);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("link");
+    TCase *tc = test_case(suite, "join", 30);
+    signal(SIGPIPE, SIG_IGN);
+    tcase_add_loop_test(tc, all_nodes_join, 0, 4);
+    tcase_add_test(tc, node_0_may_come_last);
+    tcase_add_test(tc, ipv6_with_brackets);
+    tcase_add_test(tc, descriptors_close_on_exec);
+    tcase_add_loop_test(tc, joining_can_be_interrupted, 0, 3);
+    tc = test_case(suite, "messages", 30);
+    tcase_add_test(tc, messages_go_both_ways);
+    tcase_add_test(tc, the_end_reaches_all);
+    tcase_add_test(tc, status_travels_with_pings);
+    tcase_add_test(tc, a_flood_keeps_its_order);
+    tcase_add_test(tc, a_queue_has_an_end);
+    tc = test_case(suite, "losses", 30);
+    tcase_add_test(tc, a_killed_node_is_lost);
+    tcase_add_test(tc, a_stopped_node_is_lost);
+    tcase_add_test(tc, being_stopped_oneself_is_no_loss_of_others);
+    tcase_add_test(tc, pings_keep_an_idle_link);
+    return suite;
+}

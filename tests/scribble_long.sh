@@ -1,5 +1,0 @@
-#!/bin/sh
-# SPDX-License-Identifier: MIT
-# tests/scribble.sh with hundreds of rounds.
-[ "${DDP_LONG:-}" = 1 ] || { echo "skipped: takes minutes, runs in make check-long"; exit 77; }
-ROUNDS=600 exec "${srcdir:-.}/tests/scribble.sh"

@@ -67,8 +67,6 @@ struct ddp_kernels {
     bool bf16_activations;
     /* Products are faster with a round number of columns: a model's classes are padded. */
     bool pads_classes;
-    /* What takes time or memory once, before a graph with large products is run; NULL: nothing. */
-    enum ddp_status (*prepare)(void);
     DDP_KERNELS(DDP_KERNEL_MEMBER)
     /* a + b and the norm of its rows in one pass; NULL: none, add and layer_norm_forward do it */
     DDP_KERNEL_MEMBER(add_layer_norm_forward)

@@ -14,7 +14,6 @@
 #include "kernels/bf16.h"
 #include "kernels/check.h"
 #include "kernels/conv2d/conv2d.h"
-#include "kernels/cpu/onednn.h"
 #include "kernels/dropout.h"
 #include "kernels/ema.h"
 #include "kernels/embedding.h"
@@ -41,11 +40,6 @@ enum ddp_status ddp_check_dtype(const char *operation, enum ddp_dtype dtype)
     return DDP_OK;
 }
 
-static enum ddp_status prepare(void)
-{
-    return ddp_onednn_prepare(false);
-}
-
 #define ENTRY(operation) .operation = ddp_##operation,
 
-const struct ddp_kernels ddp_kernels_cpu = {.name = "cpu", .prepare = prepare, DDP_KERNELS(ENTRY)};
+const struct ddp_kernels ddp_kernels_cpu = {.name = "cpu", DDP_KERNELS(ENTRY)};

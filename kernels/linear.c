@@ -13,8 +13,6 @@
 #define COLUMNS 128   /* of a task of the backward pass; whole vectors */
 #define SMALL   32768 /* elements that are not worth waking a thread for */
 
-_Static_assert(DDP_LINEAR_PANEL_COLUMNS >= DDP_GEMM_COLUMNS, "a panel holds a tile");
-
 static enum ddp_status round_to(uint16_t *to, const float *from, int64_t count, void *stream)
 {
     const struct ddp_to_bf16 args = {.count = count, .x = from, .y = to};
@@ -29,16 +27,6 @@ static enum ddp_status run_bf16(struct ddp_gemm gemm, const uint16_t *a, const u
     gemm.a = a;
     gemm.b = b;
     return ddp_gemm(&gemm, stream);
-}
-
-/* B is the weight, of bf16, in a product of float32. */
-static void unpack_weight(struct ddp_gemm *gemm, const uint16_t *weight, void *scratch, int64_t in,
-                          int64_t out)
-{
-    gemm->b_bf16 = true;
-    gemm->b = weight;
-    gemm->panel = scratch;
-    gemm->panel_count = ddp_linear_panel_count(in, out);
 }
 
 /* --- forward ---------------------------------------------------------------------------------- */
@@ -125,8 +113,10 @@ static enum ddp_status forward_product(const struct ddp_linear_forward *args,
         .epilogue = epilogue_arg ? finish_tile : NULL,
         .epilogue_arg = epilogue_arg,
     };
-    if (args->compute == DDP_F32 && !args->weight)
-        unpack_weight(&product, args->weight_bf16, args->scratch, args->in, args->out);
+    if (args->compute == DDP_F32 && !args->weight) {
+        product.b_bf16 = true;
+        product.b = args->weight_bf16;
+    }
     if (args->rowwise)
         return ddp_gemm_rows(&product, stream);
     if (args->compute == DDP_F32)
@@ -279,8 +269,10 @@ static enum ddp_status backward_products(const struct ddp_linear_backward *args,
     };
     enum ddp_status status = DDP_OK;
     if (args->compute == DDP_F32) {
-        if (!args->weight)
-            unpack_weight(&dx, args->weight_bf16, args->scratch, args->in, args->out);
+        if (!args->weight) {
+            dx.b_bf16 = true;
+            dx.b = args->weight_bf16;
+        }
         if (args->dweight)
             status = ddp_gemm(&dweight, stream);
         return args->dx && status == DDP_OK ? ddp_gemm(&dx, stream) : status;

@@ -1,46 +1,31 @@
 /* SPDX-License-Identifier: MIT
  *
- * Matrix product on the CPU; see gemm.h. Tiles of C are tasks. A tile is one single-threaded
- * product over the whole of K: by oneDNN where the build has it, else by gemm_plain.c. */
+ * Matrix product on the CPU; see gemm.h. C is cut into tiles, which are tasks: gemm_tile.c makes
+ * each on one thread. */
 #include "config.h"
 
 #include "kernels/cpu/gemm.h"
 
-#include "core/bf16.h"
 #include "core/log.h"
-#include "core/thread.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/gemm_plain.h"
-#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/gemm_tile.h"
 
 #include <stdatomic.h>
 
-/* The largest tile; and how far a product is cut to occupy more threads: to tiles of this much work
- * at least. */
-#define TILE_ROWS     256
-#define TILE_COLUMNS  DDP_GEMM_COLUMNS
-#define SMALL_ROWS    64
-#define SMALL_COLUMNS 128
-#define TILES_WANTED  4
-#define TILE_PRODUCTS 524288.0 /* multiplications: about 10 microseconds */
-
-/* A whole product, k > 0, on the calling thread, without the epilogue. Returns 0, or the library's
- * status. */
-typedef int product_function(const struct ddp_gemm *gemm);
+/* How far C is cut to occupy threads: to tiles of this much at least. */
+#define SMALL_ROWS      64
+#define SMALL_COLUMNS   128
+#define VECTOR_ELEMENTS 512      /* of a C of one row or column */
+#define TILES_OF_THREAD 2        /* wanted */
+#define TILE_PRODUCTS   524288.0 /* multiplications: about 10 microseconds */
+#define COLUMN_GRANULE  32       /* of the widest micro-kernel */
 
 /* A product on its way, and the grid that C is cut on. */
 struct run {
     const struct ddp_gemm *gemm;
-    product_function *product;
+    enum ddp_isa isa;
     int64_t tile_rows, tile_columns, column_tiles;
-    int64_t first_tile, panel_tiles; /* the columns of tiles that are run together */
-    int64_t first_column;            /* where B begins */
-    size_t count;
-    atomic_int error; /* of the library, from any thread */
-};
-
-struct tile {
-    int64_t row, rows, column, columns;
+    atomic_bool no_memory; /* of any thread */
 };
 
 static int64_t divide_up(int64_t a, int64_t b)
@@ -55,36 +40,37 @@ static int64_t even_part(int64_t size, int64_t parts, int64_t granule)
     return part < size ? part : size;
 }
 
-/* Depends on the shape alone; m, n >= 1. Columns are cut first: then every part of B is packed
- * once. */
-static void cut_grid(struct run *run)
+/* A tile packs its part of B and, piece by piece, all of its part of A: the longer side is cut. */
+static size_t cut_grid(struct run *run, int threads)
 {
     const int64_t m = run->gemm->m, n = run->gemm->n, k = run->gemm->k;
-    int64_t down = divide_up(m, TILE_ROWS), across = divide_up(n, TILE_COLUMNS);
-    const double tiles = (double)m * (double)n * (double)k / TILE_PRODUCTS;
-    const int64_t wanted = tiles < TILES_WANTED ? (int64_t)tiles : TILES_WANTED;
-    while (down * across < wanted && n / (across + 1) >= SMALL_COLUMNS)
-        across++;
-    while (down * across < wanted && m / (down + 1) >= SMALL_ROWS)
-        down++;
-    run->tile_rows = even_part(m, down, 8);
-    run->tile_columns = even_part(n, across, 16);
+    const double work = (double)m * (double)n * (double)k / TILE_PRODUCTS;
+    const int64_t most = threads > 1 ? (int64_t)threads * TILES_OF_THREAD : 1;
+    const int64_t wanted = work < (double)most ? (int64_t)work : most;
+    const int64_t least_rows = n == 1 ? VECTOR_ELEMENTS : SMALL_ROWS;
+    const int64_t least_columns = m == 1 ? VECTOR_ELEMENTS : SMALL_COLUMNS;
+    int64_t down = 1, across = 1;
+    while (down * across < wanted) {
+        const bool rows = m / (down + 1) >= least_rows;
+        const bool columns = n / (across + 1) >= least_columns;
+        if (columns && (!rows || n / across >= m / down))
+            across++;
+        else if (rows)
+            down++;
+        else
+            break;
+    }
+    run->tile_rows = even_part(m, down, 2);
+    run->tile_columns = even_part(n, across, COLUMN_GRANULE);
     run->column_tiles = divide_up(n, run->tile_columns);
+    return (size_t)(divide_up(m, run->tile_rows) * run->column_tiles);
 }
 
-/* Column tiles [first, end). */
-static void select_tiles(struct run *run, int64_t first, int64_t end)
+static struct ddp_gemm_tile tile_at(const struct run *run, size_t index)
 {
-    run->first_tile = first;
-    run->panel_tiles = end - first;
-    run->count = (size_t)(divide_up(run->gemm->m, run->tile_rows) * run->panel_tiles);
-}
-
-static struct tile tile_at(const struct run *run, size_t index)
-{
-    struct tile tile = {
-        .row = (int64_t)index / run->panel_tiles * run->tile_rows,
-        .column = (run->first_tile + (int64_t)index % run->panel_tiles) * run->tile_columns,
+    struct ddp_gemm_tile tile = {
+        .row = (int64_t)index / run->column_tiles * run->tile_rows,
+        .column = (int64_t)index % run->column_tiles * run->tile_columns,
     };
     const int64_t rows = run->gemm->m - tile.row, columns = run->gemm->n - tile.column;
     tile.rows = rows < run->tile_rows ? rows : run->tile_rows;
@@ -105,9 +91,6 @@ enum ddp_status ddp_gemm_check(const struct ddp_gemm *gemm)
                         (long long)m, (long long)n, (long long)k);
     if (m == 0 || n == 0)
         return DDP_OK;
-    if (gemm->b_bf16 && k > 0 &&
-        (gemm->bf16 || !gemm->b || gemm->ldb < (gemm->transpose_b ? k : n)))
-        return ddp_fail(DDP_ERR_INVALID, "%s: b cannot be unpacked", name_of(gemm));
     if (!gemm->c || (k > 0 && (!gemm->a || !gemm->b)))
         return ddp_fail(DDP_ERR_INVALID, "%s: a, b or c is NULL", name_of(gemm));
     if (gemm->ldc < n || (k > 0 && (gemm->lda < (gemm->transpose_a ? m : k) ||
@@ -118,163 +101,57 @@ enum ddp_status ddp_gemm_check(const struct ddp_gemm *gemm)
     return DDP_OK;
 }
 
-/* C = beta C, for k = 0, where the operands may be NULL and oneDNN would leave C as it is. */
-static void empty_tile(const struct ddp_gemm *gemm, const struct tile *tile)
+/* C = beta C, for k = 0, where the operands may be NULL. */
+static void empty_tile(const struct ddp_gemm *gemm, const struct ddp_gemm_tile *tile)
 {
-    for (int64_t i = tile->row; i < tile->row + tile->rows; i++)
-        for (int64_t j = tile->column; j < tile->column + tile->columns; j++) {
-            float *c = &gemm->c[i * gemm->ldc + j];
-            *c = gemm->beta == 0 ? 0 : gemm->beta * *c;
-        }
+    for (int64_t i = tile->row; gemm->beta == 0 && i < tile->row + tile->rows; i++)
+        for (int64_t j = tile->column; j < tile->column + tile->columns; j++)
+            gemm->c[i * gemm->ldc + j] = 0;
+    if (gemm->epilogue)
+        gemm->epilogue(gemm->epilogue_arg, tile->row, tile->rows, tile->column, tile->columns);
 }
 
-static const void *operand_at(const struct ddp_gemm *gemm, const void *operand, int64_t at)
+/* Pairs are flushed as x86 does it: elsewhere by the plain version. */
+static bool has_micro_kernels(const struct ddp_gemm *gemm, enum ddp_isa isa)
 {
-    return (const char *)operand + at * (int64_t)(gemm->bf16 ? sizeof(uint16_t) : sizeof(float));
-}
-
-static void run_tile(struct run *run, const struct tile *tile)
-{
-    const struct ddp_gemm *gemm = run->gemm;
-    if (gemm->k == 0) {
-        empty_tile(gemm, tile);
-        return;
-    }
-    struct ddp_gemm part = *gemm;
-    part.m = tile->rows;
-    part.n = tile->columns;
-    part.a = operand_at(gemm, gemm->a, gemm->transpose_a ? tile->row : tile->row * gemm->lda);
-    const int64_t column = tile->column - run->first_column;
-    part.b = operand_at(gemm, gemm->b, gemm->transpose_b ? column * gemm->ldb : column);
-    part.c = gemm->c + tile->row * gemm->ldc + tile->column;
-    const int error = run->product(&part);
-    if (error)
-        atomic_store(&run->error, error);
+    return isa >= DDP_ISA_AVX2 || (isa == DDP_ISA_NEON && !gemm->bf16);
 }
 
 static void tile_task(void *arg, size_t index)
 {
     struct run *run = arg;
-    const struct ddp_gemm *gemm = run->gemm;
-    const struct tile tile = tile_at(run, index);
-    run_tile(run, &tile);
-    if (gemm->epilogue)
-        gemm->epilogue(gemm->epilogue_arg, tile.row, tile.rows, tile.column, tile.columns);
+    const struct ddp_gemm_tile tile = tile_at(run, index);
+    if (run->gemm->k == 0)
+        empty_tile(run->gemm, &tile);
+    else if (!has_micro_kernels(run->gemm, run->isa))
+        ddp_gemm_tile_plain(run->gemm, &tile);
+    else if (!ddp_gemm_tile_run(run->gemm, &tile, run->isa))
+        atomic_store(&run->no_memory, true);
 }
 
-/* --- B of bf16 -------------------------------------------------------------------------------- */
-
-#define UNPACK_ELEMENTS 65536 /* of a task, about */
-
-/* Lines of B, from one array to another. */
-struct unpack {
-    const uint16_t *from;
-    float *to;
-    int64_t from_step, to_step, width;
-};
-
-DDP_MULTIVERSION
-static void unpack_lines(const void *arg, int64_t begin, int64_t end)
+enum ddp_status ddp_gemm_on(const struct ddp_gemm *gemm, enum ddp_isa isa, void *stream)
 {
-    const struct unpack *unpack = arg;
-    for (int64_t line = begin; line < end; line++) {
-        const uint16_t *restrict from = unpack->from + line * unpack->from_step;
-        float *restrict to = unpack->to + line * unpack->to_step;
-        for (int64_t i = 0; i < unpack->width; i++)
-            to[i] = ddp_bf16_to_f32(from[i]);
-    }
-}
-
-/* The columns of op(B) that the selected tiles read become the B of `panel`. */
-static void unpack_panel(struct run *run, struct ddp_gemm *panel, const struct ddp_gemm *whole,
-                         void *stream)
-{
-    const int64_t begin = run->first_tile * run->tile_columns;
-    int64_t end = begin + run->panel_tiles * run->tile_columns;
-    end = end < whole->n ? end : whole->n;
-    const int64_t lines = whole->transpose_b ? end - begin : whole->k;
-    const int64_t width = whole->transpose_b ? whole->k : end - begin;
-    const uint16_t *b = whole->b;
-    const struct unpack unpack = {b + (whole->transpose_b ? begin * whole->ldb : begin),
-                                  whole->panel, whole->ldb, width, width};
-    ddp_blocks_run(ddp_blocks_cut(lines, UNPACK_ELEMENTS / width + 1, 1), unpack_lines, &unpack,
-                   stream);
-    run->first_column = begin;
-    panel->b = whole->panel;
-    panel->ldb = width;
-}
-
-/* Panel after panel: the tiles are those of the whole product. */
-static enum ddp_status run_panels(struct run *run, void *stream)
-{
-    const struct ddp_gemm *whole = run->gemm;
-    struct ddp_gemm panel = *whole;
-    const int64_t tiles = whole->panel_count / whole->k / run->tile_columns;
-    const bool all = whole->panel && whole->panel_count / whole->k >= whole->n;
-    if (!whole->panel || (tiles < 1 && !all))
-        return ddp_fail(DDP_ERR_INVALID, "gemm: no memory to unpack b");
-    run->gemm = &panel;
-    for (int64_t first = 0; first < run->column_tiles; first += tiles) {
-        const bool last = all || run->column_tiles - first < tiles;
-        select_tiles(run, first, last ? run->column_tiles : first + tiles);
-        unpack_panel(run, &panel, whole, stream);
-        ddp_pool_run(ddp_stream_pool(stream), run->count, tile_task, run);
-        if (last)
-            break;
-    }
-    run->gemm = whole;
-    return DDP_OK;
-}
-
-static enum ddp_status run_tiles(const struct ddp_gemm *gemm, product_function *product,
-                                 bool serial, void *stream)
-{
-    struct run run = {.gemm = gemm, .product = product};
+    struct run run = {.gemm = gemm, .isa = isa};
+    ddp_pool *pool = ddp_stream_pool(stream);
     enum ddp_status status = ddp_gemm_check(gemm);
     if (status || gemm->m == 0 || gemm->n == 0)
         return status;
-    if (serial && gemm->b_bf16)
-        return ddp_fail(DDP_ERR_INVALID, "gemm: b of bf16 is not for one thread");
-    struct ddp_signals signals; /* of this thread, which computes tiles too */
-    ddp_signals_hold(&signals);
-    if (serial) {
-        run_tile(&run, &(struct tile){.rows = gemm->m, .columns = gemm->n});
-    } else {
-        cut_grid(&run);
-        select_tiles(&run, 0, run.column_tiles);
-        if (gemm->b_bf16 && gemm->k > 0)
-            status = run_panels(&run, stream);
-        else
-            ddp_pool_run(ddp_stream_pool(stream), run.count, tile_task, &run);
-    }
-    ddp_signals_release(&signals);
-    if (status != DDP_OK)
-        return status;
-    return ddp_onednn_status(atomic_load(&run.error), name_of(gemm));
-}
-
-static enum ddp_status run_best(const struct ddp_gemm *gemm, bool serial, void *stream)
-{
-    product_function *product = ddp_gemm_plain_tile;
-#ifdef HAVE_ONEDNN
-    if (!gemm->bf16 || ddp_gemm_bf16_native())
-        product = ddp_onednn_multiply;
-#endif
-    const enum ddp_status status = ddp_onednn_prepare(gemm->m == 1 || gemm->n == 1);
-    return status == DDP_OK ? run_tiles(gemm, product, serial, stream) : status;
+    const size_t tiles = cut_grid(&run, ddp_pool_threads(pool));
+    ddp_pool_run(pool, tiles, tile_task, &run);
+    if (atomic_load(&run.no_memory))
+        return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory: no room for packed operands",
+                        name_of(gemm));
+    return DDP_OK;
 }
 
 enum ddp_status ddp_gemm(const struct ddp_gemm *gemm, void *stream)
 {
-    return run_best(gemm, false, stream);
+    return ddp_gemm_on(gemm, ddp_cpu_isa(), stream);
 }
 
 enum ddp_status ddp_gemm_serial(const struct ddp_gemm *gemm)
 {
-    return run_best(gemm, true, NULL);
-}
-
-enum ddp_status ddp_gemm_plain(const struct ddp_gemm *gemm, void *stream)
-{
-    return run_tiles(gemm, ddp_gemm_plain_tile, false, stream);
+    struct ddp_gemm whole = *gemm;
+    whole.epilogue = NULL;
+    return ddp_gemm(&whole, NULL);
 }

@@ -1,154 +1,103 @@
 /* SPDX-License-Identifier: MIT
  *
- * See gemm_plain.h. Blocks of both operands are copied into strips that the inner loop reads in
- * order; the inner loop keeps 6 rows by 16 columns of C in registers. */
+ * Tiles in plain C: see gemm_tile.h. Each step of a sum is the C library's fmaf(), which uses the
+ * processor's instruction where there is one. */
 #include "config.h"
 
-#include "kernels/cpu/gemm_plain.h"
-
 #include "core/bf16.h"
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/gemm_tile.h"
 
-#define STRIP_ROWS    6
-#define STRIP_COLUMNS DDP_LANES
-#define BLOCK_ROWS    48 /* a packed block of A: 48 KiB */
-#define BLOCK_COLUMNS 64 /* of B: 64 KiB */
-#define BLOCK_K       256
+#include <float.h>
+#include <math.h>
 
-struct packed {
-    _Alignas(64) float a[BLOCK_ROWS * BLOCK_K];
-    _Alignas(64) float b[BLOCK_COLUMNS * BLOCK_K];
+#define COLUMNS 64 /* whose sums are kept */
+
+/* A denormal number becomes a zero of its sign. */
+static float flush(float value)
+{
+    return fabsf(value) < FLT_MIN ? copysignf(0, value) : value;
+}
+
+/* x y + c of bf16 x and y as vdpbf16ps makes it: rounded once, and zero where that is denormal.
+ * Whether it is, is decided as if exponents had no end: what fmaf() rounded up to FLT_MIN may be.
+ * There the sum is exact in double precision. */
+static float flushed_fma(float x, float y, float c)
+{
+    const float sum = flush(fmaf(x, y, c));
+    if (fabsf(sum) == FLT_MIN && fabs((double)x * (double)y + (double)c) < 0x1.ffffffp-127)
+        return copysignf(0, sum);
+    return sum;
+}
+
+static float element(const void *operand, bool bf16, int64_t at)
+{
+    return bf16 ? ddp_bf16_to_f32(((const uint16_t *)operand)[at]) : ((const float *)operand)[at];
+}
+
+/* The steps between elements. */
+struct steps {
+    int64_t a_row, a_depth, b_column, b_depth;
 };
 
-static int64_t at_most(int64_t value, int64_t limit)
+static void part_f32(const struct ddp_gemm *g, const struct steps *s, int64_t i, int64_t column,
+                     int64_t columns, int64_t begin, int64_t end, float *sums)
 {
-    return value < limit ? value : limit;
-}
-
-/* A product with the steps between its operands' elements. */
-struct operands {
-    const void *a, *b; /* float or, with bf16, uint16_t */
-    bool bf16;
-    int64_t m, n, k;
-    int64_t a_row, a_depth; /* steps from one row of op(A) to the next, and along K */
-    int64_t b_column, b_depth;
-    float *c;
-    int64_t ldc;
-    float beta;
-};
-
-DDP_INLINE float element(const void *values, int64_t at, bool bf16)
-{
-    return bf16 ? ddp_bf16_to_f32(((const uint16_t *)values)[at]) : ((const float *)values)[at];
-}
-
-/* `lines` rows of op(A), or columns of op(B), from element `from` on, as strips of `width` of them:
- * for each depth its `width` values, zeros behind the last. */
-DDP_INLINE void pack(float *packed, const void *values, bool bf16, int64_t from, int64_t lines,
-                     int64_t line_step, int64_t depths, int64_t depth_step, int64_t width)
-{
-    for (int64_t strip = 0; strip < lines; strip += width, packed += width * depths) {
-        const int64_t here = at_most(lines - strip, width);
-        if (here < width)
-            memset(packed, 0, (size_t)(width * depths) * sizeof *packed);
-        for (int64_t l = 0; l < depths; l++)
-            for (int64_t i = 0; i < here; i++)
-                packed[l * width + i] =
-                    element(values, from + (strip + i) * line_step + l * depth_step, bf16);
-    }
-}
-
-static void pack_a(float *packed, const struct operands *o, int64_t row, int64_t rows,
-                   int64_t depth, int64_t depths)
-{
-    const int64_t from = row * o->a_row + depth * o->a_depth;
-    if (o->bf16)
-        pack(packed, o->a, true, from, rows, o->a_row, depths, o->a_depth, STRIP_ROWS);
-    else
-        pack(packed, o->a, false, from, rows, o->a_row, depths, o->a_depth, STRIP_ROWS);
-}
-
-static void pack_b(float *packed, const struct operands *o, int64_t column, int64_t columns,
-                   int64_t depth, int64_t depths)
-{
-    const int64_t from = column * o->b_column + depth * o->b_depth;
-    if (o->bf16)
-        pack(packed, o->b, true, from, columns, o->b_column, depths, o->b_depth, STRIP_COLUMNS);
-    else
-        pack(packed, o->b, false, from, columns, o->b_column, depths, o->b_depth, STRIP_COLUMNS);
-}
-
-/* c += (or = , with beta 0) the product of one strip of A and one of B. Six sums by name: an array
- * of them would stay in memory at -O2. */
-DDP_INLINE void strips(float *c, int64_t ldc, int64_t rows, int64_t columns, const float *a,
-                       const float *b, int64_t depths, float beta)
-{
-    ddp_f32x16 sum0 = {0}, sum1 = {0}, sum2 = {0}, sum3 = {0}, sum4 = {0}, sum5 = {0};
-    for (int64_t l = 0; l < depths; l++, a += STRIP_ROWS, b += STRIP_COLUMNS) {
-        ddp_f32x16 right;
-        memcpy(&right, b, sizeof right);
-        sum0 += right * a[0];
-        sum1 += right * a[1];
-        sum2 += right * a[2];
-        sum3 += right * a[3];
-        sum4 += right * a[4];
-        sum5 += right * a[5];
-    }
-    const ddp_f32x16 sums[STRIP_ROWS] = {sum0, sum1, sum2, sum3, sum4, sum5};
-    for (int64_t i = 0; i < rows; i++) {
-        float line[STRIP_COLUMNS];
-        memcpy(line, &sums[i], sizeof line);
+    for (int64_t l = begin; l < end; l++) {
+        const float a = ((const float *)g->a)[i * s->a_row + l * s->a_depth];
         for (int64_t j = 0; j < columns; j++)
-            c[i * ldc + j] = beta == 0 ? line[j] : beta * c[i * ldc + j] + line[j];
+            sums[j] = fmaf(a, element(g->b, g->b_bf16, (column + j) * s->b_column + l * s->b_depth),
+                           sums[j]);
     }
 }
 
-DDP_MULTIVERSION
-static void blocks(float *c, int64_t ldc, int64_t rows, int64_t columns,
-                   const struct packed *packed, int64_t depths, float beta)
+static void part_bf16(const struct ddp_gemm *g, const struct steps *s, int64_t i, int64_t column,
+                      int64_t columns, int64_t begin, int64_t end, float *sums)
 {
-    for (int64_t j = 0; j < columns; j += STRIP_COLUMNS)
-        for (int64_t i = 0; i < rows; i += STRIP_ROWS)
-            strips(c + i * ldc + j, ldc, rows - i < STRIP_ROWS ? rows - i : STRIP_ROWS,
-                   columns - j < STRIP_COLUMNS ? columns - j : STRIP_COLUMNS,
-                   packed->a + i * depths, packed->b + j * depths, depths, beta);
-}
-
-static void tile(const struct operands *o)
-{
-    struct packed packed; /* 112 KiB of stack */
-    for (int64_t depth = 0; depth < o->k; depth += BLOCK_K) {
-        int64_t depths = at_most(o->k - depth, BLOCK_K);
-        float beta = depth == 0 ? o->beta : 1;
-        for (int64_t column = 0; column < o->n; column += BLOCK_COLUMNS) {
-            int64_t columns = at_most(o->n - column, BLOCK_COLUMNS);
-            pack_b(packed.b, o, column, columns, depth, depths);
-            for (int64_t row = 0; row < o->m; row += BLOCK_ROWS) {
-                int64_t rows = at_most(o->m - row, BLOCK_ROWS);
-                pack_a(packed.a, o, row, rows, depth, depths);
-                blocks(o->c + row * o->ldc + column, o->ldc, rows, columns, &packed, depths, beta);
+    for (int64_t pair = begin; pair < end; pair += 2)
+        for (int64_t l = pair + 1; l >= pair; l--) {
+            const bool there = l < end;
+            const float a = there ? flush(element(g->a, true, i * s->a_row + l * s->a_depth)) : 0;
+            for (int64_t j = 0; j < columns; j++) {
+                const int64_t at = (column + j) * s->b_column + l * s->b_depth;
+                sums[j] = flushed_fma(a, there ? flush(element(g->b, true, at)) : 0, sums[j]);
             }
         }
+}
+
+static void row(const struct ddp_gemm *g, const struct steps *s, int64_t i, int64_t column,
+                int64_t columns)
+{
+    float *c = g->c + i * g->ldc + column;
+    bool add = g->beta != 0;
+    for (int64_t depth = 0, depths; depth < g->k; depth += depths, add = true) {
+        float sums[COLUMNS] = {0};
+        const int64_t rest = g->k - depth;
+        depths = g->bf16 ? 2 * ddp_gemm_part((rest + 1) / 2) : ddp_gemm_part(rest);
+        const int64_t end = depths < rest ? depth + depths : g->k;
+        if (g->bf16)
+            part_bf16(g, s, i, column, columns, depth, end, sums);
+        else
+            part_f32(g, s, i, column, columns, depth, end, sums);
+        for (int64_t j = 0; j < columns; j++)
+            if (g->bf16)
+                c[j] = add ? flush(flush(c[j]) + sums[j]) : sums[j];
+            else
+                c[j] = add ? c[j] + sums[j] : sums[j];
     }
 }
 
-int ddp_gemm_plain_tile(const struct ddp_gemm *gemm)
+void ddp_gemm_tile_plain(const struct ddp_gemm *gemm, const struct ddp_gemm_tile *tile)
 {
-    const struct operands operands = {
-        .a = gemm->a,
-        .b = gemm->b,
-        .bf16 = gemm->bf16,
-        .m = gemm->m,
-        .n = gemm->n,
-        .k = gemm->k,
+    const struct steps steps = {
         .a_row = gemm->transpose_a ? 1 : gemm->lda,
         .a_depth = gemm->transpose_a ? gemm->lda : 1,
         .b_column = gemm->transpose_b ? gemm->ldb : 1,
         .b_depth = gemm->transpose_b ? 1 : gemm->ldb,
-        .c = gemm->c,
-        .ldc = gemm->ldc,
-        .beta = gemm->beta,
     };
-    tile(&operands);
-    return 0;
+    for (int64_t i = tile->row; i < tile->row + tile->rows; i++)
+        for (int64_t j = 0; j < tile->columns; j += COLUMNS)
+            row(gemm, &steps, i, tile->column + j,
+                tile->columns - j < COLUMNS ? tile->columns - j : COLUMNS);
+    if (gemm->epilogue)
+        gemm->epilogue(gemm->epilogue_arg, tile->row, tile->rows, tile->column, tile->columns);
 }

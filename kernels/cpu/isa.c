@@ -57,13 +57,24 @@ static enum ddp_isa allowed(void)
     return DDP_ISA_PLAIN;
 }
 
+/* Intel's vdpbf16ps takes as long as four fused multiply-adds (Sapphire Rapids), AMD's as one. */
+static bool is_slow(enum ddp_isa isa)
+{
+#ifdef __x86_64__
+    return isa == DDP_ISA_AVX512_BF16 && __builtin_cpu_is("intel");
+#else
+    (void)isa;
+    return false;
+#endif
+}
+
 enum ddp_isa ddp_cpu_isa(void)
 {
     static atomic_int known = -1;
     int isa = atomic_load_explicit(&known, memory_order_relaxed);
     if (isa >= 0)
         return (enum ddp_isa)isa;
-    for (isa = (int)allowed(); !ddp_cpu_has((enum ddp_isa)isa); isa--)
+    for (isa = (int)allowed(); !ddp_cpu_has((enum ddp_isa)isa) || is_slow((enum ddp_isa)isa); isa--)
         ;
     atomic_store_explicit(&known, isa, memory_order_relaxed);
     return (enum ddp_isa)isa;

@@ -42,9 +42,6 @@ struct ddp_pool {
     size_t first;
     uint32_t count;
 
-    void (*start)(void);       /* what each thread runs first; or NULL */
-    _Atomic uint32_t starting; /* threads that have not */
-
     bool running;
     int64_t spin_ns;
     int threads; /* with the caller */
@@ -92,26 +89,9 @@ static void spin(ddp_pool *pool, bool (*waiting)(ddp_pool *))
     } while (ddp_clock_ns() < end);
 }
 
-/* Waits for the first wake-up, and starts; true: the pool is stopped already. */
-static bool start_worker(ddp_pool *pool)
-{
-    while (atomic_load(&pool->wakeups) == 0)
-        ddp_futex_wait(&pool->wakeups, 0, INT64_MAX);
-    if (atomic_load(&pool->stop))
-        return true;
-    pool->start();
-    if (atomic_fetch_sub(&pool->starting, 1) == 1)
-        ddp_futex_wake(&pool->starting);
-    return false;
-}
-
 static void *worker_main(void *arg)
 {
     ddp_pool *pool = arg;
-    struct ddp_signals for_good;
-    ddp_signals_hold(&for_good);
-    if (pool->start && start_worker(pool))
-        return NULL;
     for (;;) {
         uint32_t wakeups = atomic_load(&pool->wakeups);
         while (run_one(pool))
@@ -132,7 +112,7 @@ static void *worker_main(void *arg)
 static void wake_workers(ddp_pool *pool)
 {
     atomic_fetch_add(&pool->wakeups, 1);
-    if (atomic_load(&pool->sleepers) || atomic_load(&pool->starting))
+    if (atomic_load(&pool->sleepers))
         ddp_futex_wake(&pool->wakeups);
 }
 
@@ -144,23 +124,7 @@ static void stop_workers(ddp_pool *pool, int workers)
         pthread_join(pool->workers[i], NULL);
 }
 
-/* Lets the threads start, once there is room for what they allocate, and waits for them. */
-static enum ddp_status start_workers(ddp_pool *pool)
-{
-    if (!ddp_memory_probe((size_t)pool->threads * DDP_POOL_START_BYTES))
-        return ddp_fail(DDP_ERR_MEMORY, "out of memory: no room for %d threads", pool->threads);
-    wake_workers(pool);
-    for (uint32_t left; (left = atomic_load(&pool->starting)) != 0;)
-        ddp_futex_wait(&pool->starting, left, INT64_MAX);
-    return DDP_OK;
-}
-
 enum ddp_status ddp_pool_create(ddp_pool **result, int threads)
-{
-    return ddp_pool_create_started(result, threads, NULL);
-}
-
-enum ddp_status ddp_pool_create_started(ddp_pool **result, int threads, void (*start)(void))
 {
     if (!result || threads < 1 || threads > THREADS_MAX)
         return ddp_fail(DDP_ERR_INVALID, "a pool of %d threads: it can have 1 to %d", threads,
@@ -171,8 +135,6 @@ enum ddp_status ddp_pool_create_started(ddp_pool **result, int threads, void (*s
         return ddp_fail(DDP_ERR_MEMORY, "out of memory: a pool of %d threads", threads);
     memset(pool, 0, bytes);
     pool->threads = threads;
-    pool->start = start;
-    pool->starting = start ? (uint32_t)threads - 1 : 0;
     pool->spin_ns = threads <= ddp_cpu_count() ? SPIN_NS : 0;
 
     int error = 0, started = 0;
@@ -184,8 +146,6 @@ enum ddp_status ddp_pool_create_started(ddp_pool **result, int threads, void (*s
     enum ddp_status status = DDP_OK;
     if (error)
         status = ddp_thread_failed(error, "thread %d of %d", started + 2, threads);
-    else if (pool->starting)
-        status = start_workers(pool);
     if (status != DDP_OK) {
         stop_workers(pool, started);
         free(pool);

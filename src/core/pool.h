@@ -15,11 +15,6 @@ typedef void ddp_pool_task(void *arg, size_t index);
  * tasks on it: one ddp_pool_run() at a time. After fork() the child has none. */
 enum ddp_status ddp_pool_create(ddp_pool **pool, int threads);
 
-/* The same, but each thread except the caller runs start() before this returns.
- * DDP_ERR_MEMORY: there is not DDP_POOL_START_BYTES of room for each. */
-#define DDP_POOL_START_BYTES ((size_t)256 << 10)
-enum ddp_status ddp_pool_create_started(ddp_pool **pool, int threads, void (*start)(void));
-
 void ddp_pool_destroy(ddp_pool *pool);
 int ddp_pool_threads(const ddp_pool *pool); /* 1 for NULL */
 

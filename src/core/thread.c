@@ -13,11 +13,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
-
-static _Thread_local atomic_bool holding; /* fibres of a simulated device share it */
 
 /* All but what a thread raises by its own fault: those come at once or end the process. */
 static void choose(sigset_t *set)
@@ -26,25 +23,6 @@ static void choose(sigset_t *set)
     sigfillset(set);
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
         sigdelset(set, faults[i]);
-}
-
-void ddp_signals_hold(struct ddp_signals *signals)
-{
-    sigset_t held;
-    signals->outermost = !atomic_load_explicit(&holding, memory_order_relaxed);
-    if (!signals->outermost)
-        return;
-    choose(&held);
-    pthread_sigmask(SIG_BLOCK, &held, &signals->before);
-    atomic_store_explicit(&holding, true, memory_order_relaxed);
-}
-
-void ddp_signals_release(const struct ddp_signals *signals)
-{
-    if (!signals->outermost)
-        return;
-    atomic_store_explicit(&holding, false, memory_order_relaxed);
-    pthread_sigmask(SIG_SETMASK, &signals->before, NULL);
 }
 
 int ddp_thread_create(pthread_t *thread, void *(*main)(void *), void *arg)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Threads, and signals where they compute. Code that oneDNN generates keeps other things than a
- * stack address in the stack pointer, so the frame of a handler would overwrite live memory. So
- * signals are held back around each product, and for good in our own threads. */
+ * Threads, which take no signals: those are for the program's own. */
 #ifndef DDP_CORE_THREAD_H
 #define DDP_CORE_THREAD_H
 
@@ -15,18 +13,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* What a thread let through before it held signals back. */
-struct ddp_signals {
-    sigset_t before;
-    bool outermost;
-};
-
-/* Holds back all signals of the calling thread except those of its own faults (SIGSEGV and the
- * like), until they are released. Pairs may nest; only the outermost makes system calls. A thread
- * that never takes signals holds them once and does not release them. */
-void ddp_signals_hold(struct ddp_signals *signals);
-void ddp_signals_release(const struct ddp_signals *signals);
 
 /* pthread_create() for a thread that takes no signals from its first instruction on, which are for
  * the program's own threads, and that rounds as rounding.h says. Returns an errno. */

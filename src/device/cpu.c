@@ -7,7 +7,6 @@
 #include "core/memory.h"
 #include "core/pool.h"
 #include "device/device.h"
-#include "kernels/cpu/onednn.h"
 
 #include <string.h>
 
@@ -22,7 +21,7 @@ static enum ddp_status cpu_open(void **state, int index, int threads)
 {
     (void)index; /* any number of replicas may share the processor */
     ddp_pool *pool;
-    enum ddp_status status = ddp_pool_create_started(&pool, threads, ddp_onednn_stay_single);
+    enum ddp_status status = ddp_pool_create(&pool, threads);
     if (status == DDP_OK)
         *state = pool;
     return status;

@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LARGE_FLOPS 1e5 /* below, kernels prepare themselves when they are first called */
-
 struct ddp_exec {
     const ddp_graph *graph;
     ddp_device *device;
@@ -51,12 +49,6 @@ static size_t whole_arena(const struct ddp_graph_plan *plan)
     return plan->bytes + DDP_CACHE_LINE;
 }
 
-static enum ddp_status prepare_kernels(const ddp_device *device)
-{
-    const struct ddp_kernels *kernels = ddp_device_kernels(device);
-    return kernels->prepare ? kernels->prepare() : DDP_OK;
-}
-
 /* What lies in the arena all the time: constants, and the gradient of the loss. */
 static enum ddp_status fill_arena(const struct ddp_exec *exec)
 {
@@ -88,8 +80,6 @@ enum ddp_status ddp_exec_create(ddp_exec **exec, const ddp_graph *graph, ddp_dev
     e->weights = weights;
     e->inputs = ddp_array_alloc((size_t)graph->input_count, sizeof *e->inputs);
     status = e->inputs ? ddp_graph_plan_make(graph, parts, &e->plan) : DDP_ERR_MEMORY;
-    if (status == DDP_OK && ddp_graph_flops(graph) > LARGE_FLOPS)
-        status = prepare_kernels(device);
     e->arena_bytes = whole_arena(&e->plan);
     if (status == DDP_OK)
         status = ddp_device_alloc(device, e->arena_bytes, (void **)&e->arena);

@@ -38,8 +38,6 @@ static void *member_main(void *arg)
     struct member *member = arg;
     ddp_replica_threads *team = member->team;
     uint64_t phase = 0;
-    struct ddp_signals for_good;
-    ddp_signals_hold(&for_good);
     ddp_trace_name_thread("replica");
     pthread_mutex_lock(&team->mutex);
     for (;;) {

@@ -36,7 +36,7 @@ class Training:
 
 
 def wide(shared, steps, every):
-    """So wide that oneDNN packs its operands, with a stack pointer of its own."""
+    """So wide that products take most of the time."""
     where = data.images(os.path.join(shared, "images"), 1000, 28)
     return Training("wide", ["--data", where, "--hidden", "784,784", "--batch-size", "32", "--global-batch", "128"],
                     steps, every)

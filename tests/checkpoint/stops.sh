@@ -7,7 +7,7 @@
 
 dir=$work/dir
 
-# Images of noise: a wide model computes with code that oneDNN generates.
+# Images of noise: a wide model spends its time in products.
 mkdir "$work/data"
 for part in train t10k; do
     {

@@ -54,38 +54,6 @@ START_TEST(test_each_once)
 }
 END_TEST
 
-static atomic_int starts;
-static _Thread_local bool started;
-
-static void count_start(void)
-{
-    started = true;
-    atomic_fetch_add(&starts, 1);
-}
-
-static void needs_start(void *arg, size_t index)
-{
-    const pthread_t *caller = arg;
-    (void)index;
-    ck_assert(started || pthread_equal(pthread_self(), *caller));
-}
-
-START_TEST(test_start_comes_first)
-{
-    pthread_t self = pthread_self();
-    for (int threads = 1; threads <= 5; threads++) {
-        ddp_pool *pool;
-        atomic_store(&starts, 0);
-        ck_assert_int_eq(ddp_pool_create_started(&pool, threads, count_start), DDP_OK);
-        ck_assert_int_eq(atomic_load(&starts), threads - 1);
-        check_counts(pool);
-        ddp_pool_run(pool, 1000, needs_start, &self);
-        ck_assert_int_eq(atomic_load(&starts), threads - 1);
-        ddp_pool_destroy(pool);
-    }
-}
-END_TEST
-
 START_TEST(test_arguments)
 {
     ddp_pool *pool;
@@ -278,7 +246,6 @@ Suite *test_suite(void)
     Suite *suite = suite_create("pool");
     TCase *tc = test_case(suite, "pool", 60);
     tcase_add_test(tc, test_each_once);
-    tcase_add_test(tc, test_start_comes_first);
     tcase_add_test(tc, test_arguments);
     tcase_add_test(tc, test_many_pools);
     tcase_add_test(tc, test_create_destroy);

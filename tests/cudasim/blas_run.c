@@ -9,7 +9,6 @@
 
 #include "kernels/bf16.h"
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/gemm_plain.h"
 #include "tests/cudasim/device.h"
 #include "tests/cudasim/sim.h"
 
@@ -20,9 +19,6 @@
 
 /* Up to here a plain loop is as fast. */
 #define SMALL_PRODUCTS 4096
-/* Up to here the plain product ends before oneDNN would have made its kernels, which a process pays
- * for with its first product. */
-#define PLAIN_PRODUCTS 4194304
 
 /* One matrix of a batch after transposition: element (i, j) at data + i * down + j * across. */
 struct operand {
@@ -163,8 +159,6 @@ static bool multiply_part(const struct blas_product *product, const struct opera
         .ldb = transpose_b ? line_stride(a->down, k) : line_stride(a->across, m),
         .ldc = m,
     };
-    if (k > 0 && m * n <= PLAIN_PRODUCTS / k)
-        return ddp_gemm_plain_tile(&gemm) == 0;
     return ddp_gemm_serial(&gemm) == DDP_OK;
 }
 

@@ -384,22 +384,9 @@ static void write_data(void)
     scratch_write("table.csv", text, used);
 }
 
-/* What oneDNN finds out and compiles in its first calls: ranks inherit it. */
-static void warm_up(void)
-{
-    for (int m = 0; models[m].options; m++) {
-        for (int d = 0; d < 2; d++) {
-            snprintf(command, sizeof command, "%s %s --steps 1 --threads 1 --no-eval --quiet",
-                     models[m].options, dtypes[d].options);
-            ck_assert_int_eq(train_here(), DDP_OK);
-        }
-    }
-}
-
 static void prepare(void)
 {
     write_data();
-    warm_up();
 }
 
 static void remove_data(void)

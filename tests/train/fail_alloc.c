@@ -2,7 +2,7 @@
  *
  * A preload library that lets memory run out: the FAIL_ALLOC-th call of malloc(), calloc(),
  * realloc(), posix_memalign(), aligned_alloc() or mmap() for memory fails, with FAIL_ALLOC_ALL all
- * later ones too. Calls from C++, OpenMP and the dynamic linker do not count: where they fail the
+ * later ones too. Calls from C++ and the dynamic linker do not count: where they fail the
  * process ends, whoever called; nor does a single one from jansson, which then goes on with a text
  * that lacks a part. At exit the number of calls goes to the file FAIL_ALLOC_COUNT. */
 #include "config.h"
@@ -36,8 +36,7 @@ static void *(*real_mmap)(void *, size_t, int, int, int, off_t);
 
 static int find_spared(struct dl_phdr_info *info, size_t size, void *arg)
 {
-    static const char *const names[] = {"libdnnl",   "libgomp",  "libstdc++",
-                                        "libOpenCL", "ld-linux", "libgcc_s"};
+    static const char *const names[] = {"libstdc++", "ld-linux", "libgcc_s"};
     (void)size;
     (void)arg;
     bool is = !all && strstr(info->dlpi_name, "libjansson");

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Memory runs out at any moment: the trainer ends with exit code 5 and one message, or succeeds; it never dies and never
-# hangs. Under a limit of address space, which oneDNN and threads meet too, and with single allocations that fail, and
+# hangs. Under a limit of address space, which threads meet too, and with single allocations that fail, and
 # all after them (fail_alloc.c). TRIES of each command; no_memory_long.sh has more.
 . "${srcdir:-.}/tests/lib/cli.inc"
 if [ -n "${DDP_SANITIZE:-}" ]; then
@@ -112,7 +112,7 @@ echo "allocations: $good runs were good, $refused ended with 5, $died otherwise"
 
 # --- address space
 
-# From the least in which the program starts at all (the dynamic linker and OpenMP are not ours).
+# From the least in which the program starts at all (the dynamic linker is not ours).
 space=30000
 until sh -c "ulimit -v $space; exec \"\$@\"" sh "$top/ddprun" --version >/dev/null 2>&1; do space=$((space + 1000)); done
 export LD_LIBRARY_PATH="$top/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"

@@ -213,11 +213,6 @@ expect "ulimit -f, the workers" 5 'cannot allocate 0\.[1-9] MB: File too large \
 expect "a long name" 4 'error: 00000.*000 \.\.\. 0000.*: File name too long' $t --load "$(printf %070000d 0)"
 [ "$(wc -c <"$work/out")" -lt 1200 ] || fail "a long name: a message of $(wc -c <"$work/out") bytes"
 
-# What oneDNN may not use is not asked for.
-for isa in AVX2 AVX512_CORE; do
-    expect "oneDNN with $isa" 0 '' env ONEDNN_MAX_CPU_ISA=$isa $t --data "$work/good" --hidden 9 --batch-size 4 --steps 1 --no-eval
-done
-
 # Output that cannot be written.
 if [ -e /dev/full ]; then
     count=$((count + 1))

@@ -37,6 +37,8 @@ extern const struct ddp_kernels ddp_kernels_reference;
 
 /* Calls the epilogue once for the whole of C. */
 enum ddp_status ddp_gemm_reference(const struct ddp_gemm *gemm, void *stream);
+/* The order and the roundings of gemm.h: these bits, on any processor. */
+enum ddp_status ddp_gemm_defined(const struct ddp_gemm *gemm);
 
 #define DECLARE(name)                                                                              \
     enum ddp_status ddp_##name##_reference(const struct ddp_##name *args, void *stream);

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See gemm_tile.h. A panel of columns of B is packed part by part of K; against it come panels of
+ * rows of A, each packed as it comes. Where an operand is read only once, or all but so, it is read
+ * in place. */
+#include "config.h"
+
+#include "kernels/cpu/gemm_tile.h"
+
+#include "core/memory.h"
+#include "kernels/cpu/gemm_micro.h"
+
+#include <stdlib.h>
+#include <string.h>
+#ifdef __x86_64__
+#include <xmmintrin.h>
+#endif
+
+#define PANEL            (768 * DDP_GEMM_PART) /* elements of B packed at once: 1.1 MiB */
+#define SMALL_PANEL      16384                 /* of them, on the stack */
+#define IN_PLACE_ROWS    42                    /* rows of C for which B is not packed */
+#define IN_PLACE_COLUMNS 4                     /* strips of C for which A is not packed */
+#define ROW_COLUMNS      1024                  /* of a single row, at a time */
+
+struct multiply {
+    const struct ddp_gemm *gemm;
+    const struct ddp_gemm_set *set;
+    enum ddp_gemm_form a_form, b_form;
+    bool flush;                    /* denormals are zeros */
+    int64_t strip;                 /* columns of the largest micro-kernel */
+    int64_t row, rows;             /* of C */
+    int64_t depth, depths, packed; /* the part of K, and how many packed depths it becomes */
+    int64_t column, columns;       /* the panel */
+    float *panel, *left;           /* packed B and A */
+    bool a_in_place, b_in_place, add, last;
+};
+
+static int64_t at_most(int64_t value, int64_t limit)
+{
+    return value < limit ? value : limit;
+}
+
+static int64_t round_up(int64_t value, int64_t granule)
+{
+    return (value + granule - 1) / granule * granule;
+}
+
+static const void *element_of(const void *operand, bool bf16, int64_t at)
+{
+    return (const char *)operand + at * (bf16 ? 2 : 4);
+}
+
+/* The part of K that begins at `depth`. */
+static void begin_part(struct multiply *run, int64_t depth)
+{
+    const struct ddp_gemm *g = run->gemm;
+    const int64_t rest = g->k - depth;
+    run->depth = depth;
+    run->depths = g->bf16 ? at_most(2 * ddp_gemm_part((rest + 1) / 2), rest) : ddp_gemm_part(rest);
+    run->packed = run->a_form == DDP_GEMM_PAIRS     ? (run->depths + 1) / 2
+                  : run->a_form == DDP_GEMM_SWAPPED ? round_up(run->depths, 2)
+                                                    : run->depths;
+    run->add = depth > 0 || g->beta != 0;
+    run->last = depth + run->depths == g->k;
+}
+
+static struct ddp_gemm_lines columns_of_b(const struct multiply *run, int64_t column,
+                                          int64_t columns)
+{
+    const struct ddp_gemm *g = run->gemm;
+    const bool bf16 = g->bf16 || g->b_bf16;
+    const int64_t at = g->transpose_b ? column * g->ldb + run->depth : run->depth * g->ldb + column;
+    return (struct ddp_gemm_lines){.from = element_of(g->b, bf16, at),
+                                   .step = g->ldb,
+                                   .along = !g->transpose_b,
+                                   .lines = columns,
+                                   .depths = run->depths,
+                                   .readable = g->n - column,
+                                   .form = run->b_form};
+}
+
+static struct ddp_gemm_lines rows_of_a(const struct multiply *run, int64_t row, int64_t rows)
+{
+    const struct ddp_gemm *g = run->gemm;
+    const int64_t at = g->transpose_a ? run->depth * g->lda + row : row * g->lda + run->depth;
+    return (struct ddp_gemm_lines){.from = element_of(g->a, g->bf16, at),
+                                   .step = g->lda,
+                                   .along = g->transpose_a,
+                                   .lines = rows,
+                                   .depths = run->depths,
+                                   .readable = g->m - row,
+                                   .form = run->a_form};
+}
+
+/* Flushing of denormals, switched on around micro-kernels alone. */
+static unsigned begin_flushing(const struct multiply *run)
+{
+#ifdef __x86_64__
+    const unsigned before = _mm_getcsr();
+    if (run->flush)
+        _mm_setcsr(before | 0x8040);
+    return before;
+#else
+    (void)run;
+    return 0;
+#endif
+}
+
+static void end_flushing(const struct multiply *run, unsigned before)
+{
+#ifdef __x86_64__
+    if (run->flush)
+        _mm_setcsr(before);
+#else
+    (void)run;
+    (void)before;
+#endif
+}
+
+/* A block of C at the edge, where the micro-kernel is wider than what is left, goes through a
+ * buffer. */
+static void run_kernel(ddp_gemm_kernel *kernel, struct ddp_gemm_micro *micro, int64_t rows,
+                       int64_t columns, int64_t width)
+{
+    _Alignas(DDP_CACHE_LINE) float edge[DDP_GEMM_ROWS_MOST * 32];
+    float *c = micro->c;
+    const int64_t ldc = micro->ldc;
+    if (columns == width) {
+        kernel(micro);
+        return;
+    }
+    micro->c = edge;
+    micro->ldc = width;
+    for (int64_t i = 0; micro->add && i < rows; i++)
+        memcpy(edge + i * width, c + i * ldc, (size_t)columns * sizeof *c);
+    kernel(micro);
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(c + i * ldc, edge + i * width, (size_t)columns * sizeof *c);
+    micro->c = c;
+    micro->ldc = ldc;
+}
+
+/* Whether a strip of B is read where it is by the rows from `row` on; `copied`: and packed. */
+static bool strip_in_place(const struct multiply *run, int64_t columns)
+{
+    const struct ddp_gemm *g = run->gemm;
+    return run->b_form == DDP_GEMM_F32 && !g->transpose_b && columns == run->strip;
+}
+
+/* The strips of a panel against `rows` rows of A. */
+static void run_rows(const struct multiply *run, int64_t row, int64_t rows, bool first)
+{
+    const struct ddp_gemm *g = run->gemm;
+    const struct ddp_gemm_set *set = run->set;
+    struct ddp_gemm_micro micro = {.depths = run->packed, .add = run->add, .ldc = g->ldc};
+    enum ddp_gemm_kind kind = DDP_GEMM_PACKED;
+    const struct ddp_gemm_lines left = rows_of_a(run, row, rows);
+    micro.a = run->left;
+    micro.a_step = round_up(set->rows, set->lanes);
+    if (run->a_in_place) {
+        micro.a = left.from;
+        micro.a_step = g->lda;
+        kind = g->transpose_a ? DDP_GEMM_PACKED : DDP_GEMM_A_IN_PLACE;
+    } else {
+        set->pack(run->left, micro.a_step, &left);
+    }
+    const unsigned flushing = begin_flushing(run);
+    for (int64_t j = 0; j < run->columns; j += run->strip) {
+        const int64_t here = at_most(run->columns - j, run->strip);
+        const int64_t width = round_up(here, set->lanes);
+        const struct ddp_gemm_lines right = columns_of_b(run, run->column + j, here);
+        enum ddp_gemm_kind use = kind;
+        micro.b = run->panel + j * run->packed;
+        micro.b_step = width;
+        if (strip_in_place(run, here) && (run->b_in_place || first)) {
+            if (!run->b_in_place)
+                use = DDP_GEMM_B_COPIED;
+            micro.copy = run->panel + j * run->packed;
+            micro.b = right.from;
+            micro.b_step = g->ldb;
+        }
+        micro.c = g->c + row * g->ldc + run->column + j;
+        run_kernel(set->kernels[use][rows - 1][width / set->lanes - 1], &micro, rows, here, width);
+    }
+    end_flushing(run, flushing);
+    if (run->last && g->epilogue)
+        g->epilogue(g->epilogue_arg, row, rows, run->column, run->columns);
+}
+
+/* What the first rows do not pack on their way. */
+static void pack_panel(const struct multiply *run)
+{
+    for (int64_t j = 0; j < run->columns; j += run->strip) {
+        const int64_t here = at_most(run->columns - j, run->strip);
+        const bool on_the_way = run->b_in_place || !run->a_in_place || run->gemm->transpose_a;
+        if (strip_in_place(run, here) && on_the_way)
+            continue;
+        const struct ddp_gemm_lines right = columns_of_b(run, run->column + j, here);
+        run->set->pack(run->panel + j * run->packed, round_up(here, run->set->lanes), &right);
+    }
+}
+
+static void run_panel(struct multiply *run)
+{
+    const struct ddp_gemm *g = run->gemm;
+    const bool sets = !g->transpose_a && g->lda % 512 == 0; /* rows that share a set of the cache */
+    const int64_t most = run->a_in_place && sets ? at_most(run->set->rows, 7) : run->set->rows;
+    const int64_t panels = (run->rows + most - 1) / most;
+    const bool copies = !run->a_in_place || g->transpose_a;
+    pack_panel(run);
+    int64_t row = run->row;
+    for (int64_t panel = 0; panel < panels; panel++) {
+        const int64_t rows = run->rows / panels + (panel < run->rows % panels);
+        run_rows(run, row, rows, panel == 0 && copies);
+        row += rows;
+    }
+}
+
+static void choose(struct multiply *run, enum ddp_isa isa)
+{
+    const struct ddp_gemm *g = run->gemm;
+    run->set = ddp_gemm_set(isa);
+    run->a_form = run->b_form = DDP_GEMM_F32;
+    if (g->b_bf16)
+        run->b_form = DDP_GEMM_WIDENED;
+    if (g->bf16) {
+        const struct ddp_gemm_set *pairs = ddp_gemm_pairs_set(isa);
+        run->set = pairs ? pairs : run->set;
+        run->a_form = run->b_form = pairs ? DDP_GEMM_PAIRS : DDP_GEMM_SWAPPED;
+        run->flush = true;
+    }
+    run->strip = run->set->lanes * run->set->vectors;
+}
+
+static void run_tile(struct multiply *run, const struct ddp_gemm_tile *tile, int64_t most)
+{
+    for (int64_t j = 0; j < tile->columns; j += run->columns) {
+        run->column = tile->column + j;
+        run->columns = at_most(tile->columns - j, most);
+        for (int64_t depth = 0; depth < run->gemm->k; depth += run->depths) {
+            begin_part(run, depth);
+            run_panel(run);
+        }
+    }
+}
+
+/* --- one row ---------------------------------------------------------------------------------- */
+
+/* C of one row, or, with `swapped` operands, of one column. */
+struct vector {
+    const struct ddp_gemm *gemm;
+    const struct ddp_gemm_set *set;
+    const void *b;
+    const float *x;
+    bool along;
+    enum ddp_gemm_form form;
+    int64_t x_step, b_step, n, c_step;
+    float *c;
+};
+
+/* Columns [first, first + columns). */
+static void run_vector(const struct vector *v, int64_t first, int64_t columns)
+{
+    float x[2 * DDP_GEMM_PART], sums[ROW_COLUMNS];
+    const int64_t k = v->gemm->k;
+    for (int64_t depth = 0, depths; depth < k; depth += depths) {
+        depths = ddp_gemm_part(k - depth);
+        for (int64_t l = 0; l < depths; l++)
+            x[l] = v->x[(depth + l) * v->x_step];
+        const int64_t at = v->along ? depth * v->b_step + first : first * v->b_step + depth;
+        const struct ddp_gemm_row row = {
+            .x = x,
+            .columns = {.from = element_of(v->b, v->form != DDP_GEMM_F32, at),
+                        .step = v->b_step,
+                        .along = v->along,
+                        .lines = columns,
+                        .depths = depths,
+                        .readable = v->n - first,
+                        .form = v->form},
+            .sums = sums,
+        };
+        v->set->row(&row);
+        const bool add = depth > 0 || v->gemm->beta != 0;
+        for (int64_t j = 0; j < columns; j++) {
+            float *c = v->c + (first + j) * v->c_step;
+            *c = add ? *c + sums[j] : sums[j];
+        }
+    }
+}
+
+static void run_row(const struct ddp_gemm *g, const struct ddp_gemm_tile *tile,
+                    const struct ddp_gemm_set *set)
+{
+    struct vector v = {.gemm = g, .set = set, .c = g->c};
+    const bool column = g->n == 1 && !g->b_bf16 && g->m != 1;
+    if (column) {
+        v.x = g->b;
+        v.x_step = g->transpose_b ? 1 : g->ldb;
+        v.b = g->a;
+        v.b_step = g->lda;
+        v.along = g->transpose_a;
+        v.n = g->m;
+        v.c_step = g->ldc;
+    } else {
+        v.x = g->a;
+        v.x_step = g->transpose_a ? g->lda : 1;
+        v.b = g->b;
+        v.b_step = g->ldb;
+        v.along = !g->transpose_b;
+        v.n = g->n;
+        v.c_step = 1;
+        v.form = g->b_bf16 ? DDP_GEMM_WIDENED : DDP_GEMM_F32;
+    }
+    const int64_t begin = column ? tile->row : tile->column;
+    const int64_t end = begin + (column ? tile->rows : tile->columns);
+    for (int64_t first = begin; first < end; first += ROW_COLUMNS)
+        run_vector(&v, first, at_most(end - first, ROW_COLUMNS));
+    if (g->epilogue)
+        g->epilogue(g->epilogue_arg, tile->row, tile->rows, tile->column, tile->columns);
+}
+
+bool ddp_gemm_tile_run(const struct ddp_gemm *gemm, const struct ddp_gemm_tile *tile,
+                       enum ddp_isa isa)
+{
+    struct multiply run = {.gemm = gemm, .row = tile->row, .rows = tile->rows};
+    choose(&run, isa);
+    if (!gemm->bf16 && (gemm->m == 1 || (gemm->n == 1 && !gemm->b_bf16))) {
+        run_row(gemm, tile, run.set);
+        return true;
+    }
+    _Alignas(DDP_CACHE_LINE) float left[16 * 2 * DDP_GEMM_PART], small[SMALL_PANEL];
+    begin_part(&run, 0); /* no part has more depths */
+    const int64_t most =
+        at_most(round_up(tile->columns, run.strip), PANEL / run.packed / run.strip * run.strip);
+    run.left = left;
+    run.panel = small;
+    run.a_in_place = run.a_form == DDP_GEMM_F32 && tile->columns <= IN_PLACE_COLUMNS * run.strip;
+    run.b_in_place = tile->rows <= IN_PLACE_ROWS;
+    if (most * run.packed <= SMALL_PANEL) {
+        run_tile(&run, tile, most);
+        return true;
+    }
+    const size_t bytes = (size_t)(most * run.packed) * sizeof(float);
+    run.panel = aligned_alloc(DDP_CACHE_LINE, ddp_align_up(bytes, DDP_CACHE_LINE));
+    if (!run.panel)
+        return false;
+    run_tile(&run, tile, most);
+    free(run.panel);
+    return true;
+}

@@ -3,6 +3,7 @@
  * The keys of GGUF that say what a model is. They are turned into a config.json and read as one. */
 #include "config.h"
 
+#include "core/portable_math.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "model/rope.h"
@@ -24,7 +25,8 @@ void ddp_gguf_rope_factors(const struct ddp_rope *rope, float *factors)
 {
     const double original = (double)rope->original;
     for (int64_t i = 0; i < rope->size / 2; i++) {
-        const double wave = 2 * PI * pow(rope->theta, (double)(2 * i) / (double)rope->size);
+        const double wave =
+            2 * PI * ddp_math_pow(rope->theta, (double)(2 * i) / (double)rope->size);
         const double share =
             (original / wave - rope->low_factor) / (rope->high_factor - rope->low_factor);
         factors[i] = 1;
@@ -316,7 +318,7 @@ enum ddp_status ddp_gguf_check_said(const char *path, const struct ddp_llama *sh
                         "%s: GGUF has a smollm3 without positions in each fourth layer, and layer "
                         "%" PRId64 " of this one is otherwise: export a directory",
                         path, other);
-    const double usual = rope->factor > 1 ? 0.1 * log(rope->factor) + 1 : 1;
+    const double usual = rope->factor > 1 ? 0.1 * ddp_math_log(rope->factor) + 1 : 1;
     if (rope->kind == DDP_ROPE_YARN &&
         (rope->untruncated || rope->beta_fast != 32 || rope->beta_slow != 1 ||
          fabs(rope->attention_factor - usual) > 1e-9))

@@ -75,11 +75,10 @@ static const struct value shards[] = {
     {.options = "--batch-size 5 --global-batch 40", .parts = 8, .workers = 8},
     {0}};
 enum { WHOLE_LANES = 1, LANES_END = 3 }; /* of several shards */
-static const struct value local_steps[] = {
-    {.options = ""},
-    {.options = "--sync-every 3"},
-    {.options = "--sync-every 2,from=1,lr=0.7,momentum=0.9"},
-    {0}};
+static const struct value local_steps[] = {{.options = ""},
+                                           {.options = "--sync-every 3"},
+                                           {.options = "--sync-every 2,from=1,lr=0.7,momentum=0.9"},
+                                           {0}};
 static const struct value splits[] = {ACCUMULATION,
                                       {"", 1, 1, 1, 1},
                                       {"", 1, 2, 2, 1},

@@ -3,9 +3,9 @@
  * The keys of GGUF that say what a model is. They are turned into a config.json and read as one. */
 #include "config.h"
 
-#include "core/portable_math.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/portable_math.h"
 #include "model/rope.h"
 #include "weights/gguf.h"
 #include "weights/hf_keys.h"

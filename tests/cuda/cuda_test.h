@@ -42,8 +42,6 @@ static inline void cuda_test_begin(void)
                 status);
         exit(TEST_HARD);
     }
-    if (ddp_kernels_cpu.prepare() != DDP_OK) /* once, before the tests fork */
-        exit(TEST_HARD);
 }
 
 #endif

@@ -55,7 +55,7 @@ class Step:
 
     def test(self, seconds, name, **environment):
         if name.endswith(".sh"):
-            self.add(seconds, "sh", os.path.join(self.source, "tests", name), **environment)
+            self.add(seconds, "sh", os.path.join(self.source, "tests", "cuda", name), **environment)
         else:
             self.add(seconds, self.program(name), **environment)
 

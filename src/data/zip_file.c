@@ -323,6 +323,8 @@ static enum ddp_status inflate_member(const struct ddp_blob *packed, z_stream *s
         given += piece - stream->avail_out;
     }
     free(buffer);
+    if (status == DDP_OK && result == Z_MEM_ERROR)
+        status = ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", packed->name);
     if (status == DDP_OK && (result != Z_STREAM_END || given != bytes))
         status = ddp_fail(DDP_ERR_FORMAT, "%s: damaged zip archive: %s", packed->name,
                           stream->msg ? stream->msg : "the member has another size");

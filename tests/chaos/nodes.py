@@ -583,7 +583,9 @@ def prepare(shared):
     for training in (chain.article(shared, 300, 40), chain.wide(shared, 24, 5)):
         for name, value in (("--batch-size", "2"), ("--global-batch", "24")):
             training.options[training.options.index(name) + 1] = value
-        for workers in {count * each for count, each in SHAPES}:  # 3 and 6 add up in an order of their own
+        # One lane a worker: 3 and 6 workers have runs of 8 lanes on one machine, and equal groups of lanes on several nodes.
+        training.options += ["--lanes", "1"]
+        for workers in {count * each for count, each in SHAPES}:
             chaos.need([chaos.DDPRUN, "-n", str(workers), chaos.TRAINER, *training.options, "--quiet", "--save",
                         weights_of(training, shared, workers)])
         training.shared = shared

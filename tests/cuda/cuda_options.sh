@@ -58,6 +58,19 @@ works "text, from a file" $text --config "$work/config.json" --load "$work/x.saf
 works "a model by size" $text --size d2 --channels 16 --heads 2 --steps 1
 works "the article" --model article --data-size 50 --batch-size 2 --epochs 2
 
+# A table, whose weights are hashed on the way: the hashes of each mode are those of the others.
+printf 'a,b,c,y\n' >"$work/t.csv"
+for i in 1 2 3 4 5 6 7 8; do
+    echo "$i,$((i * i % 7)),x,$((i * 3 % 5)).5"
+done >>"$work/t.csv"
+table="--data $work/t.csv --target y --columns a,c --header --hidden 8 --batch-size 1 --steps 2 --no-eval"
+works "a table, one column ignored" --data "$work/t.csv" --target y --ignore c --hidden 8 --batch-size 1 --steps 2 --no-eval --log "$work/log" --hash-every 1
+for mode in $modes; do
+    rm -f "$work/log"
+    run $mode $table --log "$work/log" --hash-every 1 || fail "--hash-every, $mode: $(cat "$work/out")"
+    expect "verify, $mode" 0 '' "$trainer" verify "$work/log" --step 2 --device cuda
+done
+
 # A llama of a directory, in full and with adapters, on chats and on tokens.
 mkdir "$work/shape"
 cat >"$work/shape/config.json" <<'END'

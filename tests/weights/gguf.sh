@@ -128,12 +128,8 @@ expect 'a type of adapters' 2 'type: adapters are exported in one file of float3
 expect 'a gpt2' 2 'GGUF belongs to the model llama' "$trainer" $steps --model gpt2 --size nano --export "$work/d.gguf"
 expect 'no room' 4 'No such file|cannot' "$trainer" --load "$work/llama" --export /proc/none/d.gguf
 for bad in "$corpus"/bad-*; do
-    code=3
-    case ${bad##*/} in
-    bad-empty | bad-magic) code=2 ;; # not GGUF, and not a directory
-    bad-nan) continue ;;             # info reads no values
-    esac
-    expect "info of ${bad##*/}" $code '' "$trainer" info "$bad"
+    [ "${bad##*/}" != bad-nan ] || continue # info reads no values
+    expect "info of ${bad##*/}" 3 '' "$trainer" info "$bad"
     [ "$(wc -l <"$work/out")" -eq 1 ] || fail "${bad##*/}: not one line"
 done
 finish

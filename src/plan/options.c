@@ -434,8 +434,9 @@ static const struct ddp_option rows[] = {
              "anew, from where it is now"},
 
     {OPTION_SECTION("What is shown"), OPTION_FLAG("plan", plan), .example = "--plan",
-     .help = "print the plan with memory, traffic and what would fit, and exit; with --verbose each "
-             "operation"},
+     .help =
+         "print the plan with memory, traffic and what would fit, and exit; with --verbose each "
+         "operation"},
     {OPTION_CUSTOM("plan-memory", read_plan_memory, "SIZE"),
      .help = "the same for so much memory of a GPU, or of the machine on the CPU, with a table of "
              "what fits by mode, workers and type"},

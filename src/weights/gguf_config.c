@@ -194,12 +194,14 @@ static enum ddp_status take_scaling(struct reading *reading, const char *type, j
     if (status == DDP_OK && attention != 1)
         status = ddp_fail(DDP_ERR_FORMAT, "%s: %s.rope.scaling.attn_factor is not supported",
                           reading->in.name, reading->architecture);
+    if (status != DDP_OK)
+        return status;
     reading->failed |= json_object_set_new(rope, "rope_type", json_string(type)) != 0 ||
                        json_object_set_new(rope, "factor", json_real(factor)) != 0;
     if (original > 0)
         reading->failed |= json_object_set_new(rope, "original_max_position_embeddings",
                                                json_integer(original)) != 0;
-    return status;
+    return DDP_OK;
 }
 
 static enum ddp_status take_rope(struct reading *reading, bool phi3)

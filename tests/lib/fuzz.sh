@@ -6,7 +6,7 @@
 set -eu
 seconds=${1:-20}
 [ $# -gt 0 ] && shift
-[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image tokenizer llmc hf_config hf_llama peft index checkpoint description text record table link place choices run_log history trace
+[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image tokenizer llmc hf_config hf_llama gguf peft index checkpoint description text record table link place choices run_log history trace
 srcdir=${srcdir:-.}
 clang=${FUZZ_CC:-clang}
 flags="-std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I. -I$srcdir/src -I$srcdir"
@@ -32,18 +32,19 @@ sources_of() {
     zip) echo "$core core/input_file.c data/blob.c data/zip_file.c" ;;
     tokens) echo "$core core/atomic_file.c core/directory.c core/input_file.c core/write.c data/blob.c data/byte_source.c data/npy_file.c data/text_file.c data/token_file.c core/json.c core/parse.c" ;;
     record) echo "$core core/json.c core/parse.c data/byte_source.c data/line_reader.c data/record.c" ;;
-    table) echo "$core core/input_file.c core/json.c core/parse.c core/rng.c core/philox.c data/byte_source.c data/csv.c data/data_names.c data/dataset_read.c data/describe.c data/split.c data/table.c data/table_guess.c data/table_schema.c data/text_file.c" ;;
-    tokenizer)
-        echo "$core core/input_file.c core/json.c core/parse.c core/pool.c core/futex.c core/thread.c core/trace.c core/write.c"
-        for part in added alphabet bpe decode encode encode_long encode_many encoder nfc read_steps regex tokenizer tokenizer_open vocabulary; do
+    table) echo "$core core/input_file.c core/json.c core/parse.c core/portable_math.c core/rng.c data/byte_source.c data/csv.c data/data_names.c data/dataset_read.c data/describe.c data/normalize.c data/split.c data/table.c data/table_guess.c data/table_schema.c data/text_file.c" ;;
+    tokenizer | gguf)
+        echo "$core core/gguf.c core/input_file.c core/json.c core/parse.c core/pool.c core/futex.c core/rounding.c core/thread.c core/trace.c core/write.c"
+        for part in added alphabet bpe decode encode encode_long encode_many encoder gguf_cuts gguf_read nfc read_steps regex tokenizer tokenizer_open vocabulary; do
             echo "data/text/$part.c"
         done
+        [ "$1" = tokenizer ] || echo "weights/gguf_load.c weights/gguf_config.c weights/gguf_blocks.c weights/gguf_names.c weights/hf_llama_tensors.c weights/hf_keys.c weights/hf_llama_config.c weights/hf_llama_rope.c weights/hf_llama_load.c weights/safetensors.c weights/safetensors_index.c core/portable_math.c"
         ;;
     text) echo "$core core/json.c core/parse.c data/byte_source.c data/text_file.c" ;;
     image) echo "$core core/input_file.c data/blob.c data/image_file.c data/image_jpeg.c data/image_png.c data/image_resize.c" ;;
     llmc) echo "$core weights/gpt2_tensors.c weights/llmc_header.c" ;;
     hf_config) echo "$core core/atomic_file.c core/directory.c core/input_file.c core/parse.c core/write.c weights/hf_config.c weights/hf_keys.c core/json.c" ;;
-    hf_llama) echo "$core core/input_file.c core/json.c core/parse.c weights/hf_edit.c weights/hf_keys.c weights/hf_llama_config.c weights/hf_llama_rope.c weights/hf_llama_text.c" ;;
+    hf_llama) echo "$core core/input_file.c core/json.c core/parse.c weights/hf_edit.c weights/hf_keys.c weights/hf_llama_config.c weights/hf_llama_rope.c weights/hf_llama_text.c core/portable_math.c" ;;
     peft) echo "$core core/input_file.c core/json.c core/parse.c core/write.c model/lora.c weights/hf_keys.c weights/peft_config.c" ;;
     index) echo "$core core/input_file.c core/json.c core/parse.c weights/safetensors.c weights/safetensors_index.c" ;;
     checkpoint) echo "$core checkpoint/state.c core/json.c core/parse.c" ;;

@@ -45,7 +45,19 @@ told "one task" 1 2 127.0.0.1
 # MPICH's mpiexec has no PMIx: ddprun asks for the address.
 if command -v mpiexec.hydra >/dev/null; then
     hydra="$on $(host 0) mpiexec.hydra -launcher ssh -launcher-exec $work/agent -iface eth0 -hosts $(host 0),$(host 1) -ppn 1"
-    expect "mpiexec without an address" 2 'master-addr' $hydra "$ddprun" -n 1 true
+    # When its tasks end at once, mpiexec may die of SIGPIPE, writing to a proxy that has ended, and leave the other: MPICH 4.0.
+    cat >"$work/again" <<'END'
+#!/bin/sh
+for try in 1 2 3 4 5; do
+    "$@"
+    got=$?
+    [ $got -eq 141 ] || exit $got
+    pkill -KILL -f "hydra_pmi_proxy.*${0%/*}/agent"
+done
+exit $got
+END
+    chmod +x "$work/again"
+    expect "mpiexec without an address" 2 'master-addr' "$work/again" $hydra "$ddprun" -n 1 true
     expect "mpiexec" 0 '' $hydra "$ddprun" -n 2 --master-addr "$(host 0)" "$tell"
     told "mpiexec" 2 2
     expect "mpiexec, exit 7" 7 '' $hydra "$ddprun" -n 2 --master-addr "$(host 0)" sh -c '[ $RANK = 3 ] && exit 7; exec sleep 60'

@@ -50,7 +50,7 @@ prepare()
         rm -rf "$copy/build" && mkdir "$copy/build" &&
             (cd "$copy/build" && ../source/configure -q --without-cuda --disable-static CFLAGS=-O1 CXXFLAGS=-O1) || return
     fi
-    "$make" -s -C "$copy/build" libengine.la libddp.la trainer ddprun
+    "$make" -s -C "$copy/build" libengine.la libddp.la trainer ddprun ddpreport
 }
 
 # Programs and libraries that tests are made of and that scripts use.
@@ -77,7 +77,7 @@ targets()
     esac
     grep -q 'cuda\.inc' "${files[0]}" && echo tests/cudasim/libddp-cuda.la libfake_nvml.la
     grep -q 'nodes\.inc' "${files[0]}" && grep -oE 'libddp-ucx\.la' "$work/$1/programs"
-    echo libddp.la trainer ddprun
+    echo libddp.la trainer ddprun ddpreport
     for program in $(cat "$work/$1/programs"); do
         stem=${program##*/}
         grep -qwF -- "${stem%.la}" "${files[0]}" && echo "$program"

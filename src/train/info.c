@@ -66,13 +66,14 @@ static bool has_tokenizer(const char *path)
     return has;
 }
 
-static const char *find_tokenizer(const char *directory)
+/* path: of a directory, or of a GGUF file */
+static const char *find_tokenizer(const char *path)
 {
-    if (ddp_gguf_is(directory))
-        return has_tokenizer(directory) ? "in the file" : NULL;
     static const char *const names[] = {"tokenizer.json", "tokenizer.model", "vocab.json"};
+    if (ddp_gguf_is(path))
+        return has_tokenizer(path) ? "in the file" : NULL;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (ddp_path_is_in(directory, names[i]))
+        if (ddp_path_is_in(path, names[i]))
             return names[i];
     return NULL;
 }
@@ -299,6 +300,18 @@ static enum ddp_status print_weights(const char *file, FILE *out)
     return DDP_OK;
 }
 
+/* found: whether the directory is a checkpoint, or has some, of which the newest is printed */
+static enum ddp_status print_checkpoint(const char *directory, FILE *out, bool *found)
+{
+    char *file = NULL;
+    enum ddp_status status = ddp_checkpoint_find_weights(&file, directory, true);
+    *found = status == DDP_OK && file;
+    if (*found)
+        status = print_weights(file, out);
+    free(file);
+    return status;
+}
+
 enum ddp_status ddp_train_info(const char *path, FILE *out)
 {
     struct ddp_hf_llama config;
@@ -314,14 +327,10 @@ enum ddp_status ddp_train_info(const char *path, FILE *out)
     if (!gguf)
         ddp_staged_directory_recover(path);
     if (!gguf && !ddp_hf_llama_is(path)) {
-        char *file = NULL; /* of a checkpoint, or of the newest one */
-        enum ddp_status found = ddp_checkpoint_find_weights(&file, path, true);
-        if (found == DDP_OK && file)
-            found = print_weights(file, out);
-        const bool done = found != DDP_OK || file;
-        free(file);
-        if (done)
-            return found;
+        bool found;
+        const enum ddp_status status = print_checkpoint(path, out, &found);
+        if (status != DDP_OK || found)
+            return status;
     }
     if (ddp_peft_is(path))
         return ddp_fail(DDP_ERR_INVALID,

@@ -35,7 +35,7 @@ done
 same "the newest of a directory" "$trainer" $common --resume-from "$dir"
 
 # Written in each mode, with what a mode may do differently: Nesterov's momentum, none at all, decay, a schedule.
-for options in '--nesterov --weight-decay 1e-3 --schedule cosine --warmup-steps 5' '--momentum 0 --schedule linear --drop-last' \
+for options in '--momentum 0.9,nesterov --weight-decay 1e-3 --schedule cosine --warmup-steps 5' '--momentum 0 --schedule linear --drop-last' \
     '--optimizer adamw --clip-grad-norm 1'; do
     "$trainer" $common $options --save "$work/reference" || fail "$options"
     resume=

@@ -58,7 +58,7 @@ done
 # Evaluations have the same bits with any number of GPUs, and so have an early end and the best checkpoint.
 head -c 100 "$here/src/mode/ddp.c" >"$work/text"
 ends="--model gpt2 --data $work/text --val $work/text --seq-len 8 --layers 1 --heads 1 --channels 16 --schedule constant --quiet
-    --global-batch 4 --batch-size 2 --lr 1 --steps 60 --eval-every 2 --patience 2 --keep-best --keep 1 --checkpoint $dir"
+    --global-batch 4 --batch-size 2 --lr 1 --steps 60 --eval-every 2 --patience 2 --keep 1,best --checkpoint $dir"
 first=
 state=
 for start in "$trainer" "$ddprun -n 2 $share trainer" "$trainer --mode dp --replicas 2 --devices 0,$((1 % present))"; do

@@ -86,7 +86,7 @@ expect "without best" 0 '' "$trainer" $common --steps 370 --checkpoint "$dir" --
 # A worker dies on the way, before and after the best one: the job starts again and comes to the same end.
 for step in $((best - 7)) $((end - 3)); do
     rm -rf "$dir"
-    agrees "killed at step $step" "$ddprun" -n 2 --max-restarts 1 --inject "kill:rank=1,step=$step" trainer $ends $keeps --resume
+    DDP_FAULTS="kill:rank=1,step=$step" agrees "killed at step $step" "$ddprun" -n 2 --max-restarts 1 trainer $ends $keeps --resume
     grep -q restart "$work/out" || fail "killed at step $step: no restart: $(cat "$work/out")"
 done
 

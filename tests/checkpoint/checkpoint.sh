@@ -202,7 +202,7 @@ cd "$top" || exit 99
 "$trainer" $common --save "$work/reference"
 for kill in rank=1,step=7 rank=0,step=23; do
     rm -rf "$dir"
-    same "--max-restarts, kill:$kill" "$ddprun" -n 2 --max-restarts 1 --inject "kill:$kill" trainer $common \
+    DDP_FAULTS="kill:$kill" same "--max-restarts, kill:$kill" "$ddprun" -n 2 --max-restarts 1 trainer $common \
         --checkpoint "$dir" --checkpoint-every 5 --resume
     grep -q 'restart' "$work/out" || fail "kill:$kill: the job was not started again: $(cat "$work/out")"
 done

@@ -50,7 +50,7 @@ resumed "a CPU's, then 2 GPUs" "$ddprun" -n 2 $share trainer $common $gpu $from
 # A worker that is killed, or that stops and is ended: all start again, from the last checkpoint, to the same bits.
 for fault in kill stop; do
     rm -rf "$dir"
-    same "a worker meets $fault" "$ddprun" -n 2 $share --max-restarts 1 --inject $fault:rank=1,step=12 --timeout 2 --grace 1 \
+    DDP_FAULTS=$fault:rank=1,step=12 same "a worker meets $fault" "$ddprun" -n 2 $share --max-restarts 1 --timeout 2 --grace 1 \
         trainer $common $gpu --checkpoint "$dir" --checkpoint-every 5 --resume
     grep -q 'restarting all workers' "$work/out" || fail "a worker meets $fault: $(cat "$work/out")"
 done

@@ -29,8 +29,8 @@ struct ddp_model_config {
     /* What the device's kernels offer; of the run, not of the model: */
     enum ddp_dtype activations; /* in memory: DDP_F32, or DDP_BF16 with that compute */
     struct ddp_graph_offers offers;
-    bool recompute;             /* blocks are computed again in backward */
-    enum ddp_dtype x_dtype;     /* of the samples */
+    bool recompute;         /* blocks are computed again in backward */
+    enum ddp_dtype x_dtype; /* of the samples */
     int64_t label_count;
     enum ddp_dtype label_dtype;
     bool last_only; /* tokens: the output is of the last position only; to generate, not to train */

@@ -222,8 +222,8 @@ static int64_t packed_at(const struct multiply *run, int64_t depth, int64_t widt
     return (run->a_form == DDP_GEMM_PAIRS ? depth / 2 : depth) * width;
 }
 
-/* `count` panels of rows of A, of which all have `panels`. Those that lie side by side are packed a few depths at a time, in the order
- * of memory. */
+/* `count` of the `panels` that rows of A are cut into. Rows that lie side by side are packed a few
+ * depths at a time, in the order of memory. */
 static void pack_rows(const struct multiply *run, int64_t row, int64_t panel, int64_t panels,
                       int64_t count)
 {

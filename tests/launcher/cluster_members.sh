@@ -50,6 +50,7 @@ attempt() {
         fail "$attempt_name: workers were told:"
         cat "$work/told"
         tail -n 5 "$work"/node.?
+        finish # nothing that follows can be right
     }
 }
 told_so() {

@@ -138,10 +138,18 @@ static float any_float(struct ddp_rng *rng)
     uint32_t bits = ddp_rng_u32(rng);
     float value;
     switch (ddp_rng_u32(rng) % 8) {
-    case 0: bits &= 0xffff0000; break;
-    case 1: bits = (bits & 0x807fffff) | (120 + ddp_rng_u32(rng) % 16) << 23; break;
-    case 2: bits &= 0x80ffffff; break;
-    case 3: bits &= 0xff800000; break;
+    case 0:
+        bits &= 0xffff0000;
+        break;
+    case 1:
+        bits = (bits & 0x807fffff) | (120 + ddp_rng_u32(rng) % 16) << 23;
+        break;
+    case 2:
+        bits &= 0x80ffffff;
+        break;
+    case 3:
+        bits &= 0xff800000;
+        break;
     }
     memcpy(&value, &bits, sizeof value);
     return value;

@@ -42,4 +42,5 @@ enum ddp_status ddp_check_dtype(const char *operation, enum ddp_dtype dtype)
 
 #define ENTRY(operation) .operation = ddp_##operation,
 
-const struct ddp_kernels ddp_kernels_cpu = {.name = "cpu", DDP_KERNELS(ENTRY)};
+const struct ddp_kernels ddp_kernels_cpu = {
+    .name = "cpu", .reads_bf16_weights = true, DDP_KERNELS(ENTRY)};

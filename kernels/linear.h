@@ -14,8 +14,8 @@
  * only: its tensors are operands as they are, results and the bias that is added to them are
  * rounded once, and what is added to dweight and dbias stays float32.
  *
- * With compute DDP_F32 and `weight` NULL the weights are those of weight_bf16, taken as float32:
- * they are unpacked into the scratch memory, panel by panel. */
+ * With compute DDP_F32 and `weight` NULL the weights are those of weight_bf16, taken as float32;
+ * kernels without reads_bf16_weights unpack them into the scratch memory, panel by panel. */
 
 struct ddp_linear_forward {
     int64_t rows, in, out; /* B, C, O */
@@ -95,7 +95,8 @@ static inline int64_t ddp_linear_panel_count(int64_t in, int64_t out)
     return whole < most ? whole : most;
 }
 
-/* The scratch memory that these need in either pass, in the place of ddp_linear_scratch_bytes(). */
+/* The scratch memory that these need in either pass, in the place of ddp_linear_scratch_bytes(),
+ * where kernels do not read them as they are. */
 static inline size_t ddp_linear_unpack_bytes(int64_t in, int64_t out)
 {
     return ddp_align_up((size_t)ddp_linear_panel_count(in, out) * sizeof(float), 64);
@@ -146,16 +147,13 @@ static inline enum ddp_status ddp_linear_check_forward(const struct ddp_linear_f
     if (status)
         return status;
     const bool outputs = args->rows > 0 && args->out > 0, inputs = outputs && args->in > 0;
-    const bool bf16 = args->compute == DDP_BF16;
     if ((inputs && (!args->x || !(args->weight || args->weight_bf16))) || (outputs && !args->y))
         return ddp_fail(DDP_ERR_INVALID, "linear: x, weight or y is NULL");
     if (inputs && !args->scratch &&
         ddp_linear_scratch_bytes(args->rows, args->in, args->out, args->compute, args->dtype,
                                  args->weight_bf16) > 0)
         return ddp_fail(DDP_ERR_INVALID, "linear: bf16 without scratch memory");
-    if (inputs && !args->scratch && !bf16 && !args->weight)
-        return ddp_fail(DDP_ERR_INVALID, "linear: weights of bf16 without scratch memory");
-    if (args->rowwise && bf16)
+    if (args->rowwise && args->compute == DDP_BF16)
         return ddp_fail(DDP_ERR_INVALID, "linear: row by row in float32 only");
     return DDP_OK;
 }
@@ -167,7 +165,6 @@ static inline enum ddp_status ddp_linear_check_backward(const struct ddp_linear_
     if (status)
         return status;
     const bool outputs = args->rows > 0 && args->out > 0, inputs = outputs && args->in > 0;
-    const bool bf16 = args->compute == DDP_BF16;
     bool missing = outputs && !args->dy;
     missing |= outputs && args->activation == DDP_ACTIVATION_RELU && !args->y;
     missing |= outputs && ddp_linear_is_gelu(args->activation) && !args->pre;
@@ -179,8 +176,6 @@ static inline enum ddp_status ddp_linear_check_backward(const struct ddp_linear_
         ddp_linear_scratch_bytes(args->rows, args->in, args->out, args->compute, args->dtype,
                                  args->weight_bf16) > 0)
         return ddp_fail(DDP_ERR_INVALID, "linear backward: bf16 without scratch memory");
-    if (inputs && args->dx && !args->scratch && !bf16 && !args->weight)
-        return ddp_fail(DDP_ERR_INVALID, "linear backward: weights of bf16 without scratch memory");
     return DDP_OK;
 }
 

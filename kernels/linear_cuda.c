@@ -37,6 +37,8 @@ static enum ddp_status next_panel(struct panel *panel, const uint16_t *weight, f
                                   int64_t in, int64_t out, struct ddp_cuda *cuda)
 {
     const int64_t most = ddp_linear_panel_count(in, out) / in;
+    if (!scratch)
+        return ddp_fail(DDP_ERR_INVALID, "linear: weights of bf16 without scratch memory");
     panel->begin = panel->end;
     panel->end = out - panel->begin < most ? out : panel->begin + most;
     panel->weight = scratch;

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "core/log.h"
+#include "core/write.h"
 #include "launcher/early.h"
 #include "launcher/explain.h"
 #include "launcher/keeper.h"
@@ -14,23 +15,9 @@
 #include "launcher/supervise.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-/* Standard descriptors that are closed would be taken by the next file that is opened, and get
- * messages. */
-static void open_standard_files(void)
-{
-    int fd;
-    do
-        fd = open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd >= 0)
-        close(fd);
-}
 
 /* The exit code, unless what was printed is lost. */
 static int end_printing(int exit_code)
@@ -70,7 +57,7 @@ int main(int argc, char **argv)
     struct place place;
     struct launch_plan plan;
     int exit_code = EXIT_LAUNCHER;
-    open_standard_files();
+    ddp_fill_standard_streams();
     ddp_log_set_name("ddprun");
     keeper_remember_title(argc, argv);
     if (argc > 1 && strcmp(argv[1], "status") == 0) {

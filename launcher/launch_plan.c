@@ -227,7 +227,8 @@ static enum ddp_status check_faults(const struct launch_plan *plan, int *exit_co
     for (int i = 0; i < s->fault_count; i++)
         if (s->faults[i].rank >= plan->job_size) {
             *exit_code = EXIT_USAGE;
-            return ddp_fail(DDP_ERR_INVALID, "--inject %s: there is no rank %d among %d worker%s",
+            return ddp_fail(DDP_ERR_INVALID,
+                            "DDP_FAULTS: %s: there is no rank %d among %d worker%s",
                             s->fault_texts[i], s->faults[i].rank, plan->job_size,
                             plan->job_size == 1 ? "" : "s");
         }

@@ -12,6 +12,7 @@
 
 #include <signal.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define RUN_ID_BYTES 200 /* leaves room for what else is in a file's name */
@@ -237,13 +238,14 @@ static const char *read_fault_parts(struct ddp_board_fault *fault, char *parts)
             return "knows rank= and step=, code= (0 to 255) for exit, ms= for slow";
         }
         if (seen & part_is)
-            return "has one part twice; for several ranks or steps repeat --inject";
+            return "has one part twice; for several ranks or steps write several faults";
         seen |= part_is;
     }
     return NULL;
 }
 
-static const char *read_inject(void *destination, const char *value)
+/* "kill:rank=1,step=7" */
+static const char *read_fault(struct settings *settings, const char *value)
 {
     static const char *const kinds[] = {
         [DDP_FAULT_KILL] = "kill",
@@ -251,7 +253,6 @@ static const char *read_inject(void *destination, const char *value)
         [DDP_FAULT_EXIT] = "exit",
         [DDP_FAULT_SLOW] = "slow",
     };
-    struct settings *settings = destination;
     struct ddp_board_fault fault = {.rank = -1, .step = -1};
     char copy[128];
     if (settings->fault_count == DDP_BOARD_FAULTS)
@@ -392,9 +393,7 @@ const struct ddp_option settings_table[] = {
              "rank has finished a step (default 600)"},
     {OPTION_FLAG("straggler-report", straggler_report),
      .help = "report at the end which rank the others waited for"},
-    {OPTION_CUSTOM("inject", read_inject, "FAULT"),
-     .help = "make a worker that uses libddp fail: kill:rank=1,step=7 stop:rank=0 "
-             "exit:step=3,code=9 slow:rank=2,ms=50; may be repeated"},
+    OPTION_GONE("inject", "set DDP_FAULTS, as in DDP_FAULTS=kill:rank=1,step=7 ddprun ..."),
     /* Accepted because torchrun has them; not in --help. */
     {OPTION_TEXT("duplicate-stderr-filters", stderr_filters, "TEXT,..."),
      .environment = "PET_DUPLICATE_STDERR_FILTERS"},
@@ -417,6 +416,24 @@ const struct ddp_option settings_table[] = {
     {0},
 };
 
+/* Faults that a test asks for, with spaces between. */
+static enum ddp_status read_faults(struct settings *settings)
+{
+    const char *value = getenv("DDP_FAULTS");
+    char *save = NULL;
+    if (value && snprintf(settings->fault_text, sizeof settings->fault_text, "%s", value) >=
+                     (int)sizeof settings->fault_text)
+        return ddp_fail(DDP_ERR_INVALID, "DDP_FAULTS: is too long: at most %zu bytes",
+                        sizeof settings->fault_text - 1);
+    for (char *fault = strtok_r(settings->fault_text, " ", &save); fault;
+         fault = strtok_r(NULL, " ", &save)) {
+        const char *wrong = read_fault(settings, fault);
+        if (wrong)
+            return ddp_fail(DDP_ERR_INVALID, "DDP_FAULTS: %s: %s", fault, wrong);
+    }
+    return DDP_OK;
+}
+
 enum ddp_status settings_read(struct settings *settings, int argc, char *const *argv)
 {
     struct ddp_options_given given = {0};
@@ -432,6 +449,8 @@ enum ddp_status settings_read(struct settings *settings, int argc, char *const *
         ddp_options_parse(settings_table, settings, &given, argc, argv, true, &rest);
     if (status != DDP_OK || settings->help || settings->version)
         return status;
+    if (read_faults(settings) != DDP_OK)
+        return DDP_ERR_INVALID;
     if ((settings->stdout_filters || settings->stderr_filters) && !settings->tee &&
         !settings->log_dir)
         return ddp_fail(DDP_ERR_INVALID,

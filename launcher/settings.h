@@ -73,7 +73,8 @@ struct settings {
     const char *run_id;
     const char *ignored; /* what torchrun takes and ddprun does not need */
     struct ddp_board_fault faults[DDP_BOARD_FAULTS];
-    const char *fault_texts[DDP_BOARD_FAULTS]; /* as the user wrote them */
+    const char *fault_texts[DDP_BOARD_FAULTS]; /* as the user wrote them, in fault_text */
+    char fault_text[1024];
     int fault_count;
     const char *log_dir;
     const char *redirects; /* checked: see settings_streams() */

@@ -162,7 +162,7 @@ static void report_missed_faults(const struct job *job)
         if (settings->faults[i].rank >= 0 && (local < 0 || local >= job->plan->nproc))
             continue; /* another node's */
         if (!fault_reached(job, &settings->faults[i], &joined))
-            ddp_log(DDP_LOG_WARNING, "--inject %s did not happen: %s", settings->fault_texts[i],
+            ddp_log(DDP_LOG_WARNING, "DDP_FAULTS: %s did not happen: %s", settings->fault_texts[i],
                     joined ? "the program ended before that step"
                            : "the program does not use libddp");
     }

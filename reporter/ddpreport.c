@@ -4,30 +4,18 @@
 #include "config.h"
 
 #include "core/log.h"
+#include "core/write.h"
 #include "reporter/commands.h"
 #include "reporter/settings.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
-
-/* Standard descriptors that are closed would be taken by the next file that is opened. */
-static void open_standard_files(void)
-{
-    int fd;
-    do
-        fd = open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd >= 0)
-        close(fd);
-}
 
 int main(int argc, char **argv)
 {
     struct settings settings;
     int exit_code = 0;
-    open_standard_files();
+    ddp_fill_standard_streams();
     ddp_log_set_name("ddpreport");
     enum ddp_status status = settings_read(&settings, argc, argv);
     if (status == DDP_OK && settings.help)

@@ -20,7 +20,7 @@ static const char *const x_words[] = {
 static const char *read_workers(void *destination, const char *value)
 {
     struct settings *settings = destination;
-    if (!ddp_option_list(value, SETTINGS_WORKERS, 1, 4096, true, settings->workers,
+    if (!ddp_option_list(value, ",", SETTINGS_WORKERS, 1, 4096, true, settings->workers,
                          &settings->worker_count))
         return "must be rising numbers of workers from 1 to 4096, with commas between them: 1,2,4";
     return NULL;
@@ -29,7 +29,7 @@ static const char *read_workers(void *destination, const char *value)
 static const char *read_every(void *destination, const char *value)
 {
     struct settings *settings = destination;
-    if (!ddp_option_list(value, SETTINGS_WORKERS, 2, 500000, true, settings->every,
+    if (!ddp_option_list(value, ",", SETTINGS_WORKERS, 2, 500000, true, settings->every,
                          &settings->every_count))
         return "must be rising numbers of steps from 2 to 500000, with commas between them: 4,16";
     return NULL;

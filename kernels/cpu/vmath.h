@@ -144,19 +144,6 @@ DDP_INLINE ddp_f32x16 ddp_exp16(ddp_f32x16 x)
     return ddp_select16(x > 88.8f, zero + INFINITY, p);
 }
 
-DDP_INLINE ddp_f32x16 ddp_tanh16(ddp_f32x16 x)
-{
-    ddp_f32x16 t = ddp_abs16(x), z = x * x;
-    ddp_f32x16 p = z * 2.14296215507e-3f - 8.1773986161e-3f;
-    p = p * z + 2.17007033957e-2f;
-    p = p * z - 5.39467630994e-2f;
-    p = p * z + 1.33332060088e-1f;
-    p = p * z - 3.33333308027e-1f;
-    ddp_f32x16 small = p * z * t + t;
-    ddp_f32x16 large = 1.0f - 2.0f / (ddp_exp16(t + t) + 1.0f);
-    return ddp_sign16(ddp_select16(t < 0.625f, small, large), x);
-}
-
 /* What erf and the normal distribution share: erf(x) for small x; and 1 - erf(|x|) for the rest,
  * accurate for itself up to 4 and small enough beyond. */
 #define DDP_ERF_SMALL 0.921875f
@@ -184,13 +171,6 @@ DDP_INLINE ddp_f32x16 ddp_erfc16_large(ddp_f32x16 t)
     p = p * t - 6.35146951466e-1f;
     p = p * t - 1.28649564350e-1f;
     return ddp_exp16_negative(p * t - t);
-}
-
-DDP_INLINE ddp_f32x16 ddp_erf16(ddp_f32x16 x)
-{
-    ddp_f32x16 t = ddp_abs16(x);
-    ddp_f32x16 large = ddp_sign16(1.0f - ddp_erfc16_large(t), x);
-    return ddp_select16(t < DDP_ERF_SMALL, ddp_erf16_small(x), large);
 }
 
 /* The normal distribution: (1 + erf(x / sqrt 2)) / 2. */

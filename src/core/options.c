@@ -46,6 +46,13 @@ static const struct ddp_option *find_name(const struct ddp_option *table, const 
     return NULL;
 }
 
+static const struct ddp_option *named(const struct ddp_option *table, const char *name)
+{
+    const struct ddp_option *row = find_name(table, name, strlen(name));
+    assert(row); /* a misspelt name is a fault of the program */
+    return row;
+}
+
 static const struct ddp_option *find_letter(const struct ddp_option *table, char letter)
 {
     for (const struct ddp_option *row = table; row->name; row++)
@@ -216,17 +223,55 @@ static void mark_given(const struct parse *parse, const struct ddp_option *row, 
     parse->given->values[index] = value || on ? value : "";
 }
 
-/* The row of a word after a comma in the value of `row`: "name word". A word of no length: any. */
-static const struct ddp_option *find_part(const struct ddp_option *table,
-                                          const struct ddp_option *row, const char *word,
-                                          size_t length)
+/* What a row after `row` is called as a part of it; NULL: it is none. */
+static const char *part_name(const struct ddp_option *row, const struct ddp_option *part)
 {
-    const size_t name = strlen(row->name);
-    for (; table->name; table++)
-        if (strncmp(table->name, row->name, name) == 0 && table->name[name] == ' ' &&
-            (length == 0 || same_name(table->name + name + 1, word, length)))
-            return table;
-    return NULL;
+    const size_t name = strlen(row->name), dots = strlen(DDP_OPTION_PART);
+    return part->name && strncmp(part->name, row->name, name) == 0 &&
+                   strncmp(part->name + name, DDP_OPTION_PART, dots) == 0
+               ? part->name + name + dots
+               : NULL;
+}
+
+static size_t member_size(const struct ddp_option *part)
+{
+    return part->type == DDP_OPTION_FLAG                                        ? sizeof(bool)
+           : part->type == DDP_OPTION_CHOICE || part->type == DDP_OPTION_CUSTOM ? sizeof(int)
+                                                                                : sizeof(int64_t);
+}
+
+/* The row is given again: its parts become what they were before. */
+static void undo_parts(const struct parse *parse, const struct ddp_option *row)
+{
+    for (const struct ddp_option *part = row + 1; part_name(row, part); part++)
+        if (is_given(parse->table, parse->given, part)) {
+            memcpy((char *)parse->destination + part->offset,
+                   &parse->given->before[part - parse->table], member_size(part));
+            ddp_options_forget(parse->table, parse->given, part->name);
+        }
+}
+
+static enum ddp_status set_part(const struct parse *parse, const struct ddp_option *row, char *word,
+                                const char *shown)
+{
+    char at[320];
+    const size_t length = strcspn(word, "=");
+    const struct ddp_option *part = row + 1;
+    const char *name;
+    while ((name = part_name(row, part)) && !same_name(name, word, length))
+        part++;
+    if (!name || takes_value(part) != (word[length] == '='))
+        return ddp_fail(DDP_ERR_INVALID, "%s: \"%s\" is unknown: --%s takes %s; see --help all",
+                        shown, word, row->name, row->argument);
+    snprintf(at, sizeof at, "--%s" DDP_OPTION_PART "%s", row->name, word);
+    if (!is_given(parse->table, parse->given, part))
+        memcpy(&parse->given->before[part - parse->table],
+               (char *)parse->destination + part->offset, member_size(part));
+    enum ddp_status status =
+        set_value(part, parse->destination, true, word + length + takes_value(part), at);
+    if (status == DDP_OK)
+        mark_given(parse, part, true, NULL);
+    return status;
 }
 
 /* Sets a row, and its parts. */
@@ -234,28 +279,20 @@ static enum ddp_status set_parts(const struct parse *parse, const struct ddp_opt
                                  const char *value, const char *shown)
 {
     const char *const given = value;
-    char text[256], at[320];
-    const bool parted = value && find_part(parse->table, row, "", 0);
+    char text[256];
+    const bool parted = value && part_name(row, row + 1);
     if (parted && snprintf(text, sizeof text, "%s", value) >= (int)sizeof text)
         return ddp_fail(DDP_ERR_INVALID, "%s: is too long", shown);
     char *rest = text;
-    if (parted)
+    if (parted) {
         value = strsep(&rest, ",");
+        undo_parts(parse, row);
+    }
     enum ddp_status status = set_value(row, parse->destination, on, value, shown);
     if (status == DDP_OK)
         mark_given(parse, row, on, given);
-    for (const char *word; parted && status == DDP_OK && (word = strsep(&rest, ","));) {
-        const size_t length = strcspn(word, "=");
-        const struct ddp_option *part =
-            length > 0 && word[length] ? find_part(parse->table, row, word, length) : NULL;
-        if (!part)
-            return ddp_fail(DDP_ERR_INVALID, "%s: \"%s\" is no part of --%s %s", shown, word,
-                            row->name, row->argument);
-        snprintf(at, sizeof at, "--%s ...,%s", row->name, word);
-        status = set_value(part, parse->destination, true, word + length + 1, at);
-        if (status == DDP_OK)
-            mark_given(parse, part, true, NULL);
-    }
+    for (char *word; parted && status == DDP_OK && (word = strsep(&rest, ","));)
+        status = set_part(parse, row, word, shown);
     return status;
 }
 
@@ -273,12 +310,12 @@ static enum ddp_status apply(struct parse *parse, const struct ddp_option *row, 
     if (wanted && !value && parse->next < parse->argc)
         value = parse->argv[parse->next++];
     if (wanted && !value)
-        return ddp_fail(DDP_ERR_INVALID, "%.*s: needs a value%s%s", name_length, name,
-                        row->argument ? ", " : "", row->argument ? row->argument : "");
+        return ddp_fail(DDP_ERR_INVALID, "%.*s: needs a value, %s", name_length, name,
+                        row->argument);
     snprintf(shown, sizeof shown, "%.*s%s%s", name_length, name, wanted ? " " : "",
-             !wanted  ? ""
-             : *value ? value
-                      : "''");
+             wanted && !*value ? "''"
+             : wanted          ? value
+                               : "");
     return set_parts(parse, row, on, value, shown);
 }
 
@@ -399,9 +436,7 @@ enum ddp_status ddp_options_set(const struct ddp_option *table, void *destinatio
 bool ddp_options_given(const struct ddp_option *table, const struct ddp_options_given *given,
                        const char *name)
 {
-    const struct ddp_option *row = find_name(table, name, strlen(name));
-    assert(row); /* a misspelt name is a fault of the program */
-    return is_given(table, given, row);
+    return is_given(table, given, named(table, name));
 }
 
 const struct ddp_option *ddp_options_given_of(const struct ddp_option *table,
@@ -413,18 +448,18 @@ const struct ddp_option *ddp_options_given_of(const struct ddp_option *table,
     return NULL;
 }
 
-/* Of the rows that are named, with spaces between, the first that was given. */
+/* Of the rows that are named, with '|' between, the first that was given. */
 static const struct ddp_option *first_given(const struct ddp_option *table,
                                             const struct ddp_options_given *given,
                                             const char *names)
 {
     while (*names) {
-        const size_t length = strcspn(names, " ");
+        const size_t length = strcspn(names, "|");
         const struct ddp_option *row = find_name(table, names, length);
         assert(row);
         if (is_given(table, given, row))
             return row;
-        names += length + strspn(names + length, " ");
+        names += length + strspn(names + length, "|");
     }
     return NULL;
 }
@@ -450,9 +485,7 @@ enum ddp_status ddp_options_check(const struct ddp_option *table,
 void ddp_options_forget(const struct ddp_option *table, struct ddp_options_given *given,
                         const char *name)
 {
-    const struct ddp_option *row = find_name(table, name, strlen(name));
-    assert(row);
-    const size_t index = (size_t)(row - table);
+    const size_t index = (size_t)(named(table, name) - table);
     given->rows[index / 64] &= ~(UINT64_C(1) << index % 64);
 }
 
@@ -460,19 +493,17 @@ void ddp_options_mark(const struct ddp_option *table, struct ddp_options_given *
                       const char *name)
 {
     const struct parse parse = {.table = table, .given = given};
-    const struct ddp_option *row = find_name(table, name, strlen(name));
-    assert(row);
-    mark_given(&parse, row, true, NULL);
+    mark_given(&parse, named(table, name), true, NULL);
 }
 
-bool ddp_option_list(const char *value, int most, int64_t min, int64_t max, bool rising,
-                     int64_t *numbers, int *count)
+bool ddp_option_list(const char *value, const char *between, int most, int64_t min, int64_t max,
+                     bool rising, int64_t *numbers, int *count)
 {
     char text[512];
     if (snprintf(text, sizeof text, "%s", value) >= (int)sizeof text)
         return false;
     *count = 0;
-    for (char *rest = text, *word; (word = strsep(&rest, ","));) {
+    for (char *rest = text, *word; (word = strsep(&rest, between));) {
         const int64_t least = rising && *count > 0 ? numbers[*count - 1] + 1 : min;
         if (*count == most || !ddp_parse_int64(word, least, max, &numbers[*count]))
             return false;
@@ -516,32 +547,17 @@ static void print_row(FILE *out, const char *words, const char *help, int width)
 {
     const int column = width < HELP_WIDTH ? HELP_COLUMN_NARROW : HELP_COLUMN;
     int used = fprintf(out, "%s", words);
-    if (used > column - 2)
-        fprintf(out, "\n%*s", column, "");
-    else
-        fprintf(out, "%*s", column - used, "");
+    const bool wide = used > column - 2;
+    fprintf(out, "%s%*s", wide ? "\n" : "", wide ? column : column - used, "");
     print_wrapped(out, help, column, width);
 }
 
 static void option_words(const struct ddp_option *row, char *text, size_t size)
 {
-    char argument[128] = "";
-    if (takes_value(row) && row->argument) {
-        snprintf(argument, sizeof argument, " %s", row->argument);
-    } else if (row->type == DDP_OPTION_CHOICE) {
-        size_t used = 0;
-        for (int i = 0; row->choices[i] && used < sizeof argument; i++) {
-            int n = snprintf(argument + used, sizeof argument - used, "%c%s", i ? '|' : ' ',
-                             row->choices[i]);
-            used += n > 0 ? (size_t)n : 0;
-        }
-    }
-    if (row->letter)
-        snprintf(text, size, "  -%c, --%s%s", row->letter, row->name, argument);
-    else
-        snprintf(text, size, "      --%s%s%s",
-                 row->type == DDP_OPTION_FLAG && row->negatable ? "[no-]" : "", row->name,
-                 argument);
+    const char *argument = takes_value(row) ? row->argument : "", *space = *argument ? " " : "";
+    snprintf(text, size, "  %c%c%s--%s%s%s%s", row->letter ? '-' : ' ',
+             row->letter ? row->letter : ' ', row->letter ? ", " : "  ",
+             row->negatable ? "[no-]" : "", row->name, space, argument);
 }
 
 void ddp_options_help(const struct ddp_option *table, FILE *out)

@@ -3,7 +3,9 @@
  * Command lines from one table: parsing, ranges, --help. In long names '-' and '_' are the same.
  *   values  --name value, --name=value, -x value, -xvalue
  *   flags   --name, -x, and --no-name where the row allows it
- *   parts   --name value,word=value: the row of the word is called "name word"
+ *   parts   --name value,word=value or --name value,word: the row of the word follows that of the
+ *           name and is called "name ...,word". A member of CUSTOM begins with an int, 0 unless
+ *           given. What is given again replaces all parts.
  * A value may also come from the environment; the command line wins. */
 #ifndef DDP_CORE_OPTIONS_H
 #define DDP_CORE_OPTIONS_H
@@ -42,7 +44,7 @@ struct ddp_option {
     const char *environment; /* a variable with the value when the command line has none; or NULL */
     bool negatable;          /* FLAG: --no-name turns it off */
     const char *needs;       /* the name of another row that must be given too; NULL: none */
-    const char *excludes;    /* names of rows that must not, separated by spaces; NULL: none */
+    const char *excludes;    /* names of rows that must not, separated by '|'; NULL: none */
     unsigned scope;          /* bits that mean something to the table's owner */
 };
 
@@ -79,12 +81,15 @@ struct ddp_option {
 
 #define DDP_OPTIONS 192 /* rows of a table, at most */
 
+#define DDP_OPTION_PART " ...," /* in the name of a part, after that of its row */
+
 /* Which rows of a table were given, on the command line, in the environment or by
  * ddp_options_set(). Begins as zeros. */
 struct ddp_options_given {
     uint64_t rows[DDP_OPTIONS / 64];
     const char *values[DDP_OPTIONS]; /* as they were given; of flags: NULL if on, "" if
                                          off; of parts: NULL */
+    uint64_t before[DDP_OPTIONS];    /* of parts: what the member held before */
 };
 
 /* Reads argv[1..] into `destination`. With stop_at_first, the first argument that is not an option
@@ -122,10 +127,11 @@ void ddp_options_mark(const struct ddp_option *table, struct ddp_options_given *
                       const char *name);
 
 /* Reads "5,3,8", at most `most` numbers from min to max; false: it is something else.
+ *   between  what separates them
  *   rising  each is above the one before
  *   count [out]  how many there are */
-bool ddp_option_list(const char *value, int most, int64_t min, int64_t max, bool rising,
-                     int64_t *numbers, int *count);
+bool ddp_option_list(const char *value, const char *between, int most, int64_t min, int64_t max,
+                     bool rising, int64_t *numbers, int *count);
 
 /* Prints the table, a line or more for each row. Lines are as long as COLUMNS or the terminal
  * allows, from 40 to 100 columns, otherwise 80. */

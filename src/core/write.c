@@ -185,6 +185,16 @@ int ddp_write_all(int fd, const void *data, size_t bytes)
     return 0;
 }
 
+void ddp_fill_standard_streams(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
 int ddp_sync(int fd)
 {
     int result;

@@ -29,6 +29,10 @@ ssize_t ddp_write_quietly(int fd, const void *data, size_t bytes);
 /* Writes all bytes, in as many calls as it takes; -1 sets errno. */
 int ddp_write_all(int fd, const void *data, size_t bytes);
 
+/* Opens /dev/null for closed standard streams: the next file that is opened would get their number,
+ * and what is printed. */
+void ddp_fill_standard_streams(void);
+
 /* fsync() of a file or directory; file systems that have nothing to sync there count as done. */
 int ddp_sync(int fd);
 

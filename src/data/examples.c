@@ -120,7 +120,7 @@ static enum ddp_status refuse(const struct ddp_encoded_document *document, int64
 {
     return ddp_fail(DDP_ERR_INVALID,
                     "%s: line %" PRIu32 ": %" PRId64 " tokens are more than --seq-len %" PRId64
-                    " has room for: give a larger one, or --long-samples cut or drop",
+                    " has room for: give a larger one, or --packing KIND,long=cut or drop",
                     files->at[document->file], document->line, tokens, seq);
 }
 

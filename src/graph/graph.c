@@ -73,6 +73,11 @@ void ddp_graph_set_pads_classes(ddp_graph *graph, bool pads)
     graph->pads_classes = pads;
 }
 
+void ddp_graph_set_reads_bf16_weights(ddp_graph *graph, bool reads)
+{
+    graph->reads_bf16_weights = reads;
+}
+
 void ddp_graph_set_recompute(ddp_graph *graph, bool recompute)
 {
     graph->recompute = recompute;

@@ -32,6 +32,9 @@ void ddp_graph_set_fuses_norms(ddp_graph *graph, bool fuses);
  * are faster that way. Names, shapes and counts do not change. */
 void ddp_graph_set_pads_classes(ddp_graph *graph, bool pads);
 
+/* Before anything is built: no scratch memory is planned to unpack weights of bf16. */
+void ddp_graph_set_reads_bf16_weights(ddp_graph *graph, bool reads);
+
 /* Before an exec is made: what the operations of a block leave for backward, except what later
  * blocks read, is dropped after forward and computed again before the block's backward. The same
  * bits. */

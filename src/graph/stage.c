@@ -228,6 +228,7 @@ static ddp_graph *create_stage(const ddp_graph *whole)
     stage->activations = whole->activations;
     stage->fuses_norms = whole->fuses_norms;
     stage->pads_classes = whole->pads_classes;
+    stage->reads_bf16_weights = whole->reads_bf16_weights;
     return stage;
 }
 

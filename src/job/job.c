@@ -297,7 +297,7 @@ static uint32_t line_begin(_Atomic uint32_t *sequence)
     return next + 1;
 }
 
-/* Acts out a fault that the user asked for with ddprun --inject. */
+/* Acts out a fault that a test asked for with DDP_FAULTS (ddprun). */
 static void act(const struct ddp_board_fault *fault)
 {
     struct timespec pause = {.tv_sec = fault->value / 1000,

@@ -100,8 +100,8 @@ static bool read_field(const struct ddp_model_field *field, void *to, const char
         *(bool *)at = number;
         return true;
     case DDP_FIELD_LIST:
-        return ddp_option_list(value, field->most, (int64_t)field->min, (int64_t)field->max, false,
-                               at, (int *)(void *)((char *)to + field->count_offset));
+        return ddp_option_list(value, ",", field->most, (int64_t)field->min, (int64_t)field->max,
+                               false, at, (int *)(void *)((char *)to + field->count_offset));
     }
     return false;
 }

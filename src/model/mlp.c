@@ -27,7 +27,7 @@ static const char *read_hidden(void *own, const char *value)
     mlp->given = true;
     mlp->count = 0;
     if (strcmp(value, "none") == 0 ||
-        ddp_option_list(value, LAYERS, 1, 1 << 20, false, mlp->hidden, &mlp->count))
+        ddp_option_list(value, ",", LAYERS, 1, 1 << 20, false, mlp->hidden, &mlp->count))
         return NULL;
     return "must be at most 16 widths from 1 to 1048576 with commas between, or none";
 }

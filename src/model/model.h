@@ -30,6 +30,7 @@ struct ddp_model_config {
     enum ddp_dtype activations; /* in memory: DDP_F32, or DDP_BF16 with that compute */
     bool fuses_norms;           /* sums are normalised in one pass */
     bool pads_classes;          /* products want a round number of classes */
+    bool reads_bf16_weights;    /* products of float32 do, without scratch memory */
     bool recompute;             /* blocks are computed again in backward */
     enum ddp_dtype x_dtype;     /* of the samples */
     int64_t label_count;

@@ -93,7 +93,7 @@ static const char *read_augment(void *destination, const char *value)
 static const char *read_devices(void *destination, const char *value)
 {
     struct ddp_train_options *options = destination;
-    return ddp_option_list(value, DDP_TRAIN_DEVICES, 0, 1023, false, options->devices,
+    return ddp_option_list(value, ",", DDP_TRAIN_DEVICES, 0, 1023, false, options->devices,
                            &options->device_count)
                ? NULL
                : "must be at most 64 numbers of GPUs, counted from 0, with commas between";
@@ -108,7 +108,7 @@ static const char *read_shape(void *destination, const char *value)
     options->classes = 0;
     snprintf(text, sizeof text, "%.*s", (int)length, value);
     return length < sizeof text &&
-                   ddp_option_list(text, 4, 1, 1 << 30, false, options->shape,
+                   ddp_option_list(text, ",", 4, 1, 1 << 30, false, options->shape,
                                    &options->shape_count) &&
                    (!value[length] ||
                     ddp_parse_int64(value + length + 1, 1, 1 << 24, &options->classes))
@@ -127,14 +127,14 @@ static const char *read_plan_memory(void *destination, const char *value)
                : "must be a size with its unit, such as 80G, 79.6GiB or 500M";
 }
 
-/* "30,60,80" */
-static const char *read_milestones(void *destination, const char *value)
+/* "30:60:80" */
+static const char *read_milestones(void *member, const char *value)
 {
-    struct ddp_train_options *options = destination;
-    return ddp_option_list(value, DDP_SCHEDULE_MILESTONES, 1, 1000000000, true, options->milestones,
-                           &options->milestone_count)
+    struct ddp_train_milestones *milestones = member;
+    return ddp_option_list(value, ":", DDP_SCHEDULE_MILESTONES, 1, 1000000000, true,
+                           milestones->epochs, &milestones->count)
                ? NULL
-               : "must be at most 16 rising numbers of epochs with commas between";
+               : "must be at most 16 rising numbers of epochs, such as 30:60:80";
 }
 
 /* Two numbers from 1 to `max` with that letter between them, or one for both. */
@@ -240,13 +240,12 @@ static const struct ddp_option rows[] = {
      .scope = DDP_WITH_TEXT | DDP_OF_DATA | DDP_OF_TOKENS,
      .help = "chats: chatml, qwen2.5, qwen3, qwen3-training, llama3 or llama3.1 (default: the "
              "tokenizer's own), or none for a --prompt that is plain text"},
-    {OPTION_CHOICE("packing", packing, ddp_packing_names, "KIND"),
+    {OPTION_CHOICE("packing", packing, ddp_packing_names, "KIND[,long=WHAT]"),
      .scope = DDP_OF_DATA | DDP_OF_TOKENS,
      .help = "chats and prompts: documents (default) puts several into a row, with borders; pad "
-             "gives each a row"},
-    {OPTION_CHOICE("long-samples", long_samples, ddp_long_names, "KIND"),
-     .scope = DDP_OF_DATA | DDP_OF_TOKENS,
-     .help = "chats and prompts longer than --seq-len: cut (default), drop or refuse"},
+             "gives each a row; long=cut (default), drop or refuse: those above --seq-len"},
+    {OPTION_CHOICE("packing ...,long", long_samples, ddp_long_names, "WHAT"),
+     .scope = DDP_OF_DATA | DDP_OF_TOKENS},
     {OPTION_INT("show-masks", show_masks, 1, 1e6, "N"), .scope = DDP_OF_DATA | DDP_OF_TOKENS,
      .help = "texts: print the first N samples as the model sees them, with what is trained"},
     {OPTION_CUSTOM("image-size", read_image_size, "N|HxW"), .scope = DDP_OF_DATA,
@@ -343,11 +342,11 @@ static const struct ddp_option rows[] = {
      .help = "ddp: workers update weights of their own, and average them every H steps (default 1: "
              "they add up the gradients of each step); from=STEP: only after so many steps; "
              "lr=RATE, momentum=M: of an outer Nesterov SGD towards the average"},
-    {OPTION_INT("sync-every from", local_from, 0, DDP_COUNT_MAX, "STEP"),
+    {OPTION_INT("sync-every ...,from", local_from, 0, DDP_COUNT_MAX, "STEP"),
      .scope = DDP_OF_UPDATE | DDP_OF_LOCAL},
-    {OPTION_REAL("sync-every lr", outer_rate, 0, 100, "RATE"),
+    {OPTION_REAL("sync-every ...,lr", outer_rate, 0, 100, "RATE"),
      .scope = DDP_OF_UPDATE | DDP_OF_LOCAL},
-    {OPTION_REAL("sync-every momentum", outer_momentum, 0, 0.9999, "M"),
+    {OPTION_REAL("sync-every ...,momentum", outer_momentum, 0, 0.9999, "M"),
      .scope = DDP_OF_UPDATE | DDP_OF_LOCAL},
     {OPTION_FLAG("recompute", recompute),
      .help =
@@ -373,42 +372,40 @@ static const struct ddp_option rows[] = {
      .help = "leave out samples that do not fill all shards, instead of repeating some"},
 
     {OPTION_SECTION("Optimizer"),
-     OPTION_CHOICE("optimizer", optimizer, ddp_optimizer_names, "NAME"),
+     OPTION_CHOICE("optimizer", optimizer, ddp_optimizer_names, "NAME[,WHAT...]"),
      .example = "--optimizer adamw",
-     .help = "sgd, adam or adamw (default: depends on the model, see trainer(1))"},
+     .help = "sgd, adam or adamw (default: depends on the model, see trainer(1); adam, adamw: "
+             "beta1=B, beta2=B, decay rates of the mean gradient and square, by default 0.9 and "
+             "0.999; eps=E, added to the root of the mean square, by default 1e-8)"},
+    {OPTION_REAL("optimizer ...,beta1", beta1, 0, BETA_MAX, "B")},
+    {OPTION_REAL("optimizer ...,beta2", beta2, 0, BETA_MAX, "B")},
+    {OPTION_REAL("optimizer ...,eps", eps, 0, 1e6, "E")},
     {OPTION_REAL("lr", rate, 0, 1e6, "RATE"), .example = "--lr 0.01",
      .help = "learning rate (default: 0.1 for mlp, 0.01 for article; 0.001 with adam and adamw)"},
     {OPTION_FLAG("scale-lr", scale_rate),
      .help = "multiply the learning rate by the number of shards, workers x --acc-steps"},
-    {OPTION_REAL("momentum", momentum, 0, 1, "M"), .help = "sgd: momentum (default 0.9)"},
-    {OPTION_FLAG("nesterov", nesterov), .help = "sgd: Nesterov's momentum"},
-    {OPTION_REAL("beta1", beta1, 0, BETA_MAX, "B"),
-     .help = "adam, adamw: decay rate of the mean gradient (default 0.9)"},
-    {OPTION_REAL("beta2", beta2, 0, BETA_MAX, "B"),
-     .help = "adam, adamw: decay rate of the mean square (default 0.999)"},
-    {OPTION_REAL("eps", eps, 0, 1e6, "E"),
-     .help = "adam, adamw: added to the root of the mean square (default 1e-8)"},
-    {OPTION_REAL("weight-decay", weight_decay, 0, 1e6, "D"),
-     .help = "weight decay (default: 0.01 with adamw, else 0)"},
-    {OPTION_CHOICE("decay-on", decay_on, ddp_train_decay_names, "WHAT"),
-     .help = "weight decay of all parameters (default), or of matrices: not of biases and norms"},
+    {OPTION_REAL("momentum", momentum, 0, 1, "M[,nesterov]"),
+     .help = "sgd: momentum (default 0.9), or Nesterov's"},
+    {OPTION_FLAG("momentum ...,nesterov", nesterov)},
+    {OPTION_REAL("weight-decay", weight_decay, 0, 1e6, "D[,on=WHAT]"),
+     .help = "weight decay (default: 0.01 with adamw, else 0); on=all parameters (default), or "
+             "on=matrices: not of biases and norms"},
+    {OPTION_CHOICE("weight-decay ...,on", decay_on, ddp_train_decay_names, "WHAT")},
     {OPTION_REAL("clip-grad-norm", clip_norm, 0, 1e30, "N"),
      .help = "clip gradients to this global norm (default 0: no clipping)"},
 
     {OPTION_SECTION("Learning rate over the run"),
-     OPTION_CHOICE("schedule", schedule, ddp_schedule_names, "NAME"),
+     OPTION_CHOICE("schedule", schedule, ddp_schedule_names, "NAME[,WHAT...]"),
      .example = "--schedule cosine",
-     .help = "constant (default for article), linear (for mlp), cosine or step"},
+     .help = "constant (default for article), linear (for mlp), cosine or step (linear, cosine: "
+             "min=RATE at the end, by default 0; step: gamma=G, the factor by which the rate "
+             "drops, by default 0.1, every=N epochs, by default 30, or after epochs at=N:N...)"},
+    {OPTION_REAL("schedule ...,min", min_rate, 0, 1e6, "RATE")},
+    {OPTION_REAL("schedule ...,gamma", gamma, 0, 1, "G")},
+    {OPTION_INT("schedule ...,every", step_size, 1, 1e9, "N"), .excludes = "schedule ...,at"},
+    {OPTION_CUSTOM_AT("schedule ...,at", milestones, read_milestones, "N:N...")},
     {OPTION_INT("warmup-steps", warmup_steps, 0, DDP_COUNT_MAX, "N"),
      .help = "steps over which the rate first rises (default 0)"},
-    {OPTION_REAL("min-lr", min_rate, 0, 1e6, "RATE"),
-     .help = "linear, cosine: the rate at the end (default 0)"},
-    {OPTION_REAL("lr-gamma", gamma, 0, 1, "G"),
-     .help = "step: the factor by which the rate drops (default 0.1)"},
-    {OPTION_INT("lr-step-size", step_size, 1, 1e9, "N"), .excludes = "lr-milestones",
-     .help = "step: epochs between drops (default 30)"},
-    {OPTION_CUSTOM("lr-milestones", read_milestones, "N,N,..."),
-     .help = "step: the epochs after which the rate drops, instead of --lr-step-size"},
 
     {OPTION_SECTION("Checkpoints"), OPTION_TEXT("checkpoint", checkpoint, "DIR"),
      .example = "--checkpoint runs/first",
@@ -417,13 +414,11 @@ static const struct ddp_option rows[] = {
     {OPTION_INT("checkpoint-every", checkpoint_every, 1, DDP_COUNT_MAX, "N"),
      .scope = DDP_OF_TRAINING, .needs = "checkpoint",
      .help = "a checkpoint every N steps and at the end (default: after each epoch)"},
-    {OPTION_INT("keep", keep, 0, DDP_COUNT_MAX, "N"), .scope = DDP_OF_TRAINING,
+    {OPTION_INT("keep", keep, 0, DDP_COUNT_MAX, "N[,best]"), .scope = DDP_OF_TRAINING,
      .needs = "checkpoint",
-     .help = "remove all but the newest N checkpoints (default 3; 0: keep all)"},
-    {OPTION_FLAG("keep-best", keep_best), .scope = DDP_OF_TRAINING | DDP_OF_EVALUATION,
-     .needs = "checkpoint",
-     .help = "write a checkpoint whenever the test loss is the lowest so far, and keep that one "
-             "too, as DIR/best"},
+     .help = "remove all but the newest N checkpoints (default 3; 0: keep all); best: write one "
+             "whenever the test loss is the lowest so far, and keep that one too, as DIR/best"},
+    {OPTION_FLAG("keep ...,best", keep_best), .scope = DDP_OF_TRAINING | DDP_OF_EVALUATION},
     {OPTION_FLAG("resume", resume), .needs = "checkpoint", .example = "--resume",
      .help = "resume from the newest complete checkpoint in --checkpoint DIR; start from the "
              "beginning if there is none"},
@@ -441,7 +436,7 @@ static const struct ddp_option rows[] = {
      .help = "the same for so much memory of a GPU, or of the machine on the CPU, with a table of "
              "what fits by mode, workers and type"},
     {OPTION_CUSTOM("shape", read_shape, "N,N,...[:K]"), .scope = DDP_OF_DATA | DDP_OF_PLAN,
-     .excludes = "data seq-len resume resume-from",
+     .excludes = "data|seq-len|resume|resume-from",
      .help = "--plan: samples are C,H,W images, T tokens or N numbers, of K classes (default 10), "
              "instead of --data"},
     {OPTION_NEGATABLE("eval", evaluate), .help = "test accuracy after each epoch (default)"},
@@ -458,7 +453,7 @@ static const struct ddp_option rows[] = {
      .scope = DDP_OF_TRAINING,
      .help = "gpt2, llama: continue --prompt by L tokens (default 200) with the current weights "
              "every N steps, and print the text"},
-    {OPTION_INT("sample-every length", sample_length, 1, 1e6, "L")},
+    {OPTION_INT("sample-every ...,length", sample_length, 1, 1e6, "L")},
     {OPTION_INT("log-every", report.log_every, 0, DDP_COUNT_MAX, "N"),
      .help = "print the loss every N steps (default 0: a bar on a terminal, else a line every half "
              "minute)"},
@@ -483,13 +478,24 @@ static const struct ddp_option rows[] = {
      .letter = 'v', .help = "print every step, and the weights of small models"},
     {OPTION_FLAG("quiet", quiet), .scope = DDP_WITH_TEXT | DDP_OF_NODE | DDP_WITH_CONVERSION,
      .letter = 'q', .help = "print errors and warnings only"},
+    OPTION_GONE("beta1", "use --optimizer adamw,beta1=B"),
+    OPTION_GONE("beta2", "use --optimizer adamw,beta2=B"),
     OPTION_GONE("check-replicas", "workers that update alike are checked by the tests"),
     OPTION_GONE("classes", "use --shape 3,32,32:10"),
+    OPTION_GONE("decay-on", "use --weight-decay D,on=matrices"),
+    OPTION_GONE("eps", "use --optimizer adamw,eps=E"),
     OPTION_GONE("export-dtype", "use --export PATH,dtype=bf16"),
     OPTION_GONE("export-format", "use --export PATH,format=llmc"),
+    OPTION_GONE("keep-best", "use --keep N,best"),
     OPTION_GONE("local-from", "use --sync-every H,from=STEP"),
+    OPTION_GONE("long-samples", "use --packing KIND,long=drop"),
+    OPTION_GONE("lr-gamma", "use --schedule step,gamma=G"),
+    OPTION_GONE("lr-milestones", "use --schedule step,at=N:N"),
+    OPTION_GONE("lr-step-size", "use --schedule step,every=N"),
     OPTION_GONE("merge", "use --export PATH,merge"),
     OPTION_GONE("mfu", "the speed of the model is printed always; leave it out"),
+    OPTION_GONE("min-lr", "use --schedule NAME,min=RATE"),
+    OPTION_GONE("nesterov", "use --momentum M,nesterov"),
     OPTION_GONE("outer-lr", "use --sync-every H,lr=RATE"),
     OPTION_GONE("outer-momentum", "use --sync-every H,momentum=M"),
     OPTION_GONE("sample-length", "use --sample-every N,length=L"),

@@ -95,8 +95,11 @@ struct ddp_train_options {
     int schedule; /* enum ddp_schedule_kind */
     int64_t warmup_steps;
     double min_rate, gamma;
-    int64_t step_size, milestones[DDP_SCHEDULE_MILESTONES]; /* epochs */
-    int milestone_count;
+    int64_t step_size; /* epochs */
+    struct ddp_train_milestones {
+        int count;
+        int64_t epochs[DDP_SCHEDULE_MILESTONES];
+    } milestones;
     double bucket_mb;
     int64_t zero; /* stage */
     bool sync_batch_norm, recompute;

@@ -56,7 +56,7 @@ static void warn_idle(const struct ddp_train_options *options, unsigned scopes, 
     int count = 0;
     for (const struct ddp_option *row = ddp_train_option_table(); row->name; row++)
         if (ddp_train_given(options, row->name) && ((row->scope & scopes) != 0) == with &&
-            used < sizeof list) {
+            !strstr(row->name, DDP_OPTION_PART) && used < sizeof list) {
             used += (size_t)snprintf(list + used, sizeof list - used, "%s--%s", count ? ", " : "",
                                      row->name);
             count++;
@@ -158,9 +158,8 @@ enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
         warn_idle(options, DDP_OF_TRAINING, true, options->eval_only ? "eval-only" : "predict");
     if (options->val && !options->evaluate)
         ddp_log(DDP_LOG_WARNING, "--val has no effect with --no-eval: nothing is evaluated");
-    if (ddp_train_given(options, "decay-on") && plan->optimizer.weight_decay == 0)
-        ddp_log(DDP_LOG_WARNING,
-                "--decay-on has no effect: the weight decay is 0; set it with --weight-decay");
+    if (ddp_train_given(options, "weight-decay ...,on") && plan->optimizer.weight_decay == 0)
+        ddp_log(DDP_LOG_WARNING, "--weight-decay 0,on= has no effect: nothing decays");
     return DDP_OK;
 }
 
@@ -177,15 +176,16 @@ static void warn_schedule(const struct ddp_train_options *options,
             "--warmup-steps: the warm-up of %" PRId64 " steps is longer than the run, of %" PRId64
             ": the learning rate rises to %.3g and never reaches %g",
             schedule->warmup_steps, steps, ddp_schedule_rate(schedule, steps - 1), schedule->rate);
-    if (options->milestone_count > 0 && schedule->milestones[options->milestone_count - 1] >= steps)
+    const int drops = options->milestones.count;
+    if (drops > 0 && schedule->milestones[drops - 1] >= steps)
         ddp_log(DDP_LOG_WARNING,
-                "--lr-milestones: the last one is at step %" PRId64 ", and the run has %" PRId64
+                "--schedule ...,at=: the last one is at step %" PRId64 ", and the run has %" PRId64
                 ": the learning rate does not fall there",
-                schedule->milestones[options->milestone_count - 1] + 1, steps);
-    if (ddp_train_given(options, "lr-step-size") && schedule->step_size >= steps)
+                schedule->milestones[drops - 1] + 1, steps);
+    if (ddp_train_given(options, "schedule ...,every") && schedule->step_size >= steps)
         ddp_log(DDP_LOG_WARNING,
-                "--lr-step-size: the first fall is at step %" PRId64 ", and the run has %" PRId64
-                ": the learning rate never falls",
+                "--schedule ...,every=: the first fall is at step %" PRId64
+                ", and the run has %" PRId64 ": the learning rate never falls",
                 schedule->step_size + 1, steps);
 }
 

@@ -32,7 +32,7 @@ static enum ddp_status choose_local(struct ddp_train_plan *plan,
     if (of_local && !local)
         return ddp_fail(DDP_ERR_INVALID,
                         "--sync-every 1: %s= needs an average after more steps than 1",
-                        of_local + strlen("sync-every "));
+                        of_local + strlen("sync-every" DDP_OPTION_PART));
     if (local && ddp_train_given(options, "zero") && options->zero > 0)
         return ddp_fail(DDP_ERR_INVALID,
                         "--sync-every %" PRId64 ": each worker updates weights of "
@@ -47,8 +47,8 @@ static enum ddp_status choose_local(struct ddp_train_plan *plan,
         plan->local = (struct ddp_mode_local){
             .every = options->sync_every,
             .from = options->local_from,
-            .outer = ddp_train_given(options, "sync-every lr") ||
-                     ddp_train_given(options, "sync-every momentum"),
+            .outer = ddp_train_given(options, "sync-every ...,lr") ||
+                     ddp_train_given(options, "sync-every ...,momentum"),
             .outer_rate = options->outer_rate,
             .outer_momentum = options->outer_momentum,
         };
@@ -253,6 +253,7 @@ void ddp_train_config_dtype(struct ddp_model_config *config, const struct ddp_tr
     config->activations = bf16 && (!kernels || kernels->bf16_activations) ? DDP_BF16 : DDP_F32;
     config->fuses_norms = !kernels || kernels->add_layer_norm_forward;
     config->pads_classes = (!kernels || kernels->pads_classes) && (float)plan->optimizer.eps > 0;
+    config->reads_bf16_weights = kernels && kernels->reads_bf16_weights;
 }
 
 const char *ddp_train_show_nodes(const struct ddp_train_plan *plan, char text[DDP_TRAIN_NODES])

@@ -39,7 +39,7 @@ static enum ddp_status choose_rate(struct ddp_train_plan *plan,
     if (ddp_train_given(options, "lr"))
         rate = options->rate;
     if (options->min_rate > rate)
-        return ddp_fail(DDP_ERR_INVALID, "--min-lr %g is above the learning rate, %g",
+        return ddp_fail(DDP_ERR_INVALID, "--schedule ...,min=%g is above the learning rate, %g",
                         options->min_rate, rate);
     /* By shards, not workers: the same for every split of a global batch. */
     const double factor = options->scale_rate ? (double)plan->global_shards : 1;
@@ -66,15 +66,18 @@ enum ddp_status ddp_train_plan_optimizer(struct ddp_train_plan *plan,
     const bool own = strcmp(name, models) == 0; /* the model's other defaults were made for it */
     const bool sgd = strcmp(name, "sgd") == 0;
     const struct belongs rows[] = {
-        {"momentum", "sgd", sgd},         {"nesterov", "sgd", sgd},
-        {"beta1", "adam or adamw", !sgd}, {"beta2", "adam or adamw", !sgd},
-        {"eps", "adam or adamw", !sgd},   {0},
+        {"momentum", "sgd", sgd},
+        {"optimizer ...,beta1", "adam or adamw", !sgd},
+        {"optimizer ...,beta2", "adam or adamw", !sgd},
+        {"optimizer ...,eps", "adam or adamw", !sgd},
+        {0},
     };
     enum ddp_status status = check_belongs(options, rows, "optimizer", name);
     if (status != DDP_OK)
         return status;
     if (options->nesterov && options->momentum == 0)
-        return ddp_fail(DDP_ERR_INVALID, "--nesterov needs a --momentum above 0");
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--momentum 0,nesterov: Nesterov's needs a momentum above 0");
     const double torch_decay = strcmp(name, "adamw") == 0 ? 0.01 : 0;
     const double decay = own && model->weight_decay > 0 ? model->weight_decay : torch_decay;
     plan->optimizer = (struct ddp_optimizer_config){
@@ -82,15 +85,16 @@ enum ddp_status ddp_train_plan_optimizer(struct ddp_train_plan *plan,
         .momentum = options->momentum,
         .nesterov = options->nesterov,
         .beta1 = options->beta1,
-        .beta2 = ddp_train_given(options, "beta2") || !own || model->beta2 == 0 ? options->beta2
-                                                                                : model->beta2,
+        .beta2 = ddp_train_given(options, "optimizer ...,beta2") || !own || model->beta2 == 0
+                     ? options->beta2
+                     : model->beta2,
         .eps = options->eps,
         .weight_decay = ddp_train_given(options, "weight-decay") ? options->weight_decay : decay,
     };
     plan->clip_norm = ddp_train_given(options, "clip-grad-norm") ? options->clip_norm
                       : own                                      ? model->clip_norm
                                                                  : 0;
-    plan->decay_matrices_only = ddp_train_given(options, "decay-on")
+    plan->decay_matrices_only = ddp_train_given(options, "weight-decay ...,on")
                                     ? options->decay_on == DDP_DECAY_MATRICES
                                     : own && model->decay_matrices_only;
     return choose_rate(plan, options, own ? model_rate(model, options) : sgd ? 0.1 : 0.001);
@@ -101,10 +105,11 @@ static enum ddp_status check_schedule(const struct ddp_train_options *options,
 {
     const bool step = kind == DDP_SCHEDULE_STEP;
     const struct belongs rows[] = {
-        {"min-lr", "linear or cosine", kind == DDP_SCHEDULE_LINEAR || kind == DDP_SCHEDULE_COSINE},
-        {"lr-gamma", "step", step},
-        {"lr-step-size", "step", step},
-        {"lr-milestones", "step", step},
+        {"schedule ...,min", "linear or cosine",
+         kind == DDP_SCHEDULE_LINEAR || kind == DDP_SCHEDULE_COSINE},
+        {"schedule ...,gamma", "step", step},
+        {"schedule ...,every", "step", step},
+        {"schedule ...,at", "step", step},
         {0},
     };
     return check_belongs(options, rows, "schedule", ddp_schedule_names[kind]);
@@ -132,11 +137,11 @@ enum ddp_status ddp_train_plan_schedule(struct ddp_train_plan *plan,
     if (schedule->kind != DDP_SCHEDULE_STEP)
         return DDP_OK;
     schedule->gamma = options->gamma;
-    schedule->milestone_count = options->milestone_count;
-    if (options->milestone_count == 0)
+    schedule->milestone_count = options->milestones.count;
+    if (options->milestones.count == 0)
         schedule->step_size = steps_of(plan, (double)options->step_size);
-    for (int i = 0; i < options->milestone_count; i++)
-        schedule->milestones[i] = steps_of(plan, (double)options->milestones[i]);
+    for (int i = 0; i < options->milestones.count; i++)
+        schedule->milestones[i] = steps_of(plan, (double)options->milestones.epochs[i]);
     return DDP_OK;
 }
 

@@ -167,7 +167,7 @@ static const char *best_place(const struct ddp_run *run, char *text, size_t size
     const int64_t step = run->best.step;
     char name[DDP_CHECKPOINT_NAME], shown[DDP_TEXT_SHOWN];
     if (!run->planned.options->keep_best)
-        return " (--keep-best keeps a checkpoint of it)";
+        return " (--keep N,best keeps a checkpoint of it)";
     ddp_text_show(shown, dir->path);
     ddp_checkpoint_name(name, step);
     if (ddp_checkpoint_dir_best(dir) == step)

@@ -24,13 +24,13 @@
 /* Where a run was computed, what it wrote and what it did beside its steps: nothing of this decides
  * the bits. The number of shards does, and is set by the log's. */
 static const char *const dropped[] = {
-    "mode",      "distributed",  "replicas",      "stages",       "cut",         "device",
-    "devices",   "fast",         "threads",       "data-threads", "bucket-mb",   "zero",
-    "acc-steps", "global-batch", "save",          "export",       "resume",      "checkpoint-every",
-    "keep",      "keep-best",    "eval",          "val",          "eval-every",  "eval-steps",
-    "patience",  "sample-every", "sample-length", "prompt",       "temperature", "top-k",
-    "samples",   "stop",         "log-every",     "log",          "hash-every",  "tensorboard",
-    "trace",     "trace-steps",  "verbose",       "quiet",        "show-masks",
+    "mode",         "distributed",  "replicas",    "stages",       "cut",        "device",
+    "devices",      "fast",         "threads",     "data-threads", "bucket-mb",  "zero",
+    "acc-steps",    "global-batch", "save",        "export",       "resume",     "checkpoint-every",
+    "keep",         "eval",         "val",         "eval-every",   "eval-steps", "patience",
+    "sample-every", "prompt",       "temperature", "top-k",        "samples",    "stop",
+    "log-every",    "log",          "hash-every",  "tensorboard",  "trace",      "verbose",
+    "quiet",        "show-masks",
 };
 
 static bool is_dropped(const char *word)

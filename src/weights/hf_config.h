@@ -25,7 +25,7 @@ enum ddp_status ddp_hf_config_read(struct ddp_hf_config *config, const char *pat
 enum ddp_status ddp_hf_config_parse(struct ddp_hf_config *config, const char *name,
                                     const char *text, size_t bytes);
 
-/* Writes a file that transformers reads with the weights of ddp_hf_gpt2_save(). */
+/* Writes a file that transformers reads with weights beside it. */
 enum ddp_status ddp_hf_config_write(const char *path, const struct ddp_hf_config *config);
 
 #endif

@@ -509,8 +509,8 @@ def unlike(case, draw):
     elif kind == "missing":
         skip = (odd,)
     elif kind == "restarts":
-        more = ("--max-restarts", draw.choice(["0", "2"]), "--inject", f"exit:rank={draw.randrange(count * workers)},step=5")
-        options += more[2:]
+        more = ("--max-restarts", draw.choice(["0", "2"]))
+        case.env["DDP_FAULTS"] = f"exit:rank={draw.randrange(count * workers)},step=5"
     elif kind == "program":
         command = ["/no/such/program"]
     elif kind == "true":
@@ -521,6 +521,7 @@ def unlike(case, draw):
     elif kind == "model":
         command = plain + ["--lr", "0.25"]
     job = Nodes(case, count, workers, plain, options, own={odd: {"options": more, "env": env, "command": command}}, skip=skip)
+    case.env.pop("DDP_FAULTS", None)
     job.say(f"{kind} of node {odd} is unlike")
     job.finish()
     job.judge(alike=kind in ("true", "model"))
@@ -551,16 +552,18 @@ def limited(case, draw):
 
 
 def faults(case, draw):
-    """--inject, with restarts."""
+    """Faults, with restarts."""
     training = draw.choice(trainings)
     count, workers = shape(draw)
     options = ["--max-restarts", str(draw.choice([0, 1, 2]))]
+    drawn = []
     for _ in range(draw.choice([1, 1, 2, 3])):
         rank, step = draw.randrange(count * workers), draw.randrange(1, training.steps + 4)
-        options += ["--inject", draw.choice([f"kill:rank={rank},step={step}", f"exit:rank={rank},step={step},code=7",
-                                             f"exit:step={step}", f"kill:step={step}", f"slow:rank={rank},ms=30,step={step}"])]
+        drawn.append(draw.choice([f"kill:rank={rank},step={step}", f"exit:rank={rank},step={step},code=7",
+                                  f"exit:step={step}", f"kill:step={step}", f"slow:rank={rank},ms=30,step={step}"]))
+    case.env["DDP_FAULTS"] = " ".join(drawn)
     job = Nodes(case, count, workers, command_of(case, training), options)
-    job.say(" ".join(options))
+    job.say(" ".join(options) + " DDP_FAULTS=" + case.env.pop("DDP_FAULTS"))
     if draw.random() < 0.4:
         disturb(job, draw, draw.choice([KILLS, STOPS]))
     job.finish()

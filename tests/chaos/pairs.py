@@ -32,13 +32,11 @@ def model(draw, shared):
 
 def optimizer(draw):
     name = draw.choice(["sgd", "adam", "adamw"])
-    options = ["--optimizer", name, "--weight-decay", draw.choice(["0", "0.01"])]
+    options = ["--optimizer", name, "--weight-decay", draw.choice(["0", "0.01", "0.01,on=matrices"])]
     if name == "sgd":
         options += ["--momentum", draw.choice(["0", "0.9"])]
     if draw.random() < 0.4:
         options += ["--clip-grad-norm", draw.choice(["0.1", "1"])]
-    if draw.random() < 0.3:
-        options += ["--decay-on", "matrices"]
     schedule = draw.choice([[], ["--schedule", "cosine"], ["--schedule", "linear", "--warmup-steps", "2"],
                             ["--schedule", "constant"]])
     return options + schedule

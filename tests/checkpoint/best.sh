@@ -22,7 +22,7 @@ evaluations() {
 # --- an early end, in every mode --------------------------------------------------------------------------------
 
 expect "an early end" 0 'early end after [0-9]+ of 400 steps: the test loss did not fall in 3 evaluations$' \
-    "$trainer" $ends --keep-best --checkpoint "$dir" --checkpoint-every 400 --keep 1 --log "$work/log" --save "$work/first.end"
+    "$trainer" $ends --keep 1,best --checkpoint "$dir" --checkpoint-every 400 --log "$work/log" --save "$work/first.end"
 # What should have happened, from the losses alone: "BEST END", and every line names the best so far.
 evaluations "$work/log" >"$work/evaluations"
 wanted=$(awk '!n || $2 < low { low = $2; at = $1; since = 0; n = 1 } at != $1 { since++ } at != $3 { print "line", NR; exit }
@@ -56,7 +56,7 @@ agrees() {
     cmp -s "$dir/best/state.json" "$work/first.state" || fail "$name: another state: $(diff "$dir/best/state.json" "$work/first.state")"
     ./checkpoint_tool "$dir" >"$work/found" 2>&1 || fail "$name: $(cat "$work/found")"
 }
-keeps="--keep-best --checkpoint $dir --keep 1"
+keeps="--keep 1,best --checkpoint $dir"
 for start in "$ddprun -n 2 trainer" "$ddprun -n 4 trainer --zero 0" "$trainer --mode dp --replicas 2" \
     "$ddprun -n 2 trainer --checkpoint-every 7"; do
     rm -rf "$dir"
@@ -80,13 +80,13 @@ grep -q 'checkpoint .* written' "$work/out" && fail "the end, resumed: it trains
 expect "more patience" 0 "^early end after $((end + 20)) of 400 steps: the test loss did not fall in 5 evaluations$" \
     "$trainer" $ends --patience 5 $keeps --resume
 [ "$(ls "$dir" | tr '\n' ' ')" = "best step-000000$best step-$(printf %08d $((end + 20))) " ] || fail "more patience leaves $(ls "$dir")"
-expect "without --keep-best" 0 '' "$trainer" $common --steps 370 --checkpoint "$dir" --keep 1 --checkpoint-every 10 --resume
-[ "$(readlink "$dir/best")" = "step-000000$best" ] && [ -f "$dir/best/state.json" ] || fail "without --keep-best: the best one goes"
+expect "without best" 0 '' "$trainer" $common --steps 370 --checkpoint "$dir" --keep 1 --checkpoint-every 10 --resume
+[ "$(readlink "$dir/best")" = "step-000000$best" ] && [ -f "$dir/best/state.json" ] || fail "without best: the best one goes"
 
 # A worker dies on the way, before and after the best one: the job starts again and comes to the same end.
 for step in $((best - 7)) $((end - 3)); do
     rm -rf "$dir"
-    agrees "killed at step $step" "$ddprun" -n 2 --max-restarts 1 --inject "kill:rank=1,step=$step" trainer $ends $keeps --resume
+    DDP_FAULTS="kill:rank=1,step=$step" agrees "killed at step $step" "$ddprun" -n 2 --max-restarts 1 trainer $ends $keeps --resume
     grep -q restart "$work/out" || fail "killed at step $step: no restart: $(cat "$work/out")"
 done
 
@@ -111,30 +111,30 @@ expect "other test samples" 0 "warning: .*its best evaluation, after step $best,
     "$trainer" $common --steps $((best + 20)) --eval-every 10 --eval-steps 2 $keeps --resume
 grep -q "after step $((best + 20)): " "$work/out" || fail "other test samples: no new best: $(cat "$work/out")"
 expect "another directory" 0 "warning: $work/other: the checkpoint of the best evaluation so far, after step $best, is not there" \
-    "$trainer" $ends --keep-best --checkpoint "$work/other" --resume-from "$work/copy"
+    "$trainer" $ends --keep 3,best --checkpoint "$work/other" --resume-from "$work/copy"
 grep -q "^best .* after step $best: its checkpoint is not in $work/other" "$work/out" || fail "another directory: $(cat "$work/out")"
 # A kill between the checkpoint and its link: the resumed run makes it.
 rm "$work/copy/best"
 ln -s step-00000001 "$work/copy/best"
-expect "a link that is behind" 0 "copy/best, which is step-000000$best" "$trainer" $ends --keep-best --checkpoint "$work/copy" --resume
+expect "a link that is behind" 0 "copy/best, which is step-000000$best" "$trainer" $ends --keep 3,best --checkpoint "$work/copy" --resume
 rm -rf "$work/copy"
 mkdir -p "$work/copy/best"
 expect "no link can be made" 0 "copy/best: cannot make this link to step-0*10, the best checkpoint" \
-    "$trainer" $ends --keep-best --checkpoint "$work/copy" --keep 1
+    "$trainer" $ends --keep 1,best --checkpoint "$work/copy"
 [ "$(grep -c 'cannot make this link' "$work/out")" -eq 1 ] || fail "no link can be made: not one warning: $(cat "$work/out")"
 grep -q "^best .* after step $best: $work/copy/step-000000$best$" "$work/out" || fail "no link can be made: $(cat "$work/out")"
 # NaN is no best, and wears patience out.
 expect "no finite loss" 0 'best     none: no test loss was finite' \
-    "$trainer" $common --steps 40 --eval-every 10 --patience 2 --lr 1e6 --weight-decay 1e6 --nan warn --keep-best --checkpoint "$work/nan"
+    "$trainer" $common --steps 40 --eval-every 10 --patience 2 --lr 1e6 --weight-decay 1e6 --nan warn --keep 3,best --checkpoint "$work/nan"
 grep -q '^early end after 20 of 40' "$work/out" || fail "no finite loss: no early end: $(cat "$work/out")"
 grep -q '^step 20/40: test accuracy 0.00 %, test loss nan, perplexity nan, nan bits per byte (patience 2 of 2)$' "$work/out" ||
     fail "no finite loss: its line: $(cat "$work/out")"
 [ ! -e "$work/nan/best" ] || fail "no finite loss: a best checkpoint"
 
-expect "--keep-best alone" 2 '--keep-best needs --checkpoint DIR' "$trainer" $common --keep-best
-for option in '--patience 2' '--eval-every 5' '--eval-steps 5' "--keep-best --checkpoint $work/none"; do
-    expect "$option --no-eval" 2 "${option%% *} and --no-eval exclude each other" "$trainer" $common $option --no-eval
-    expect "$option without a test set" 2 "${option%% *}: there is nothing to evaluate on, because article has no test set" \
+expect "--keep alone" 2 '--keep needs --checkpoint DIR' "$trainer" $common --keep 3,best
+for option in '--patience 2' '--eval-every 5' '--eval-steps 5' "--keep 3,best --checkpoint $work/none"; do
+    expect "$option --no-eval" 2 "${option%% *}.* and --no-eval exclude each other" "$trainer" $common $option --no-eval
+    expect "$option without a test set" 2 "${option%% *}.*: there is nothing to evaluate on, because article has no test set" \
         "$trainer" --model article $option
 done
 expect "no patience at all" 2 '--patience' "$trainer" $common --patience 0
@@ -175,7 +175,7 @@ while [ $((killed + complete)) -lt "$kills" ] && [ "$failures" -lt 5 ]; do
 done
 rm -f "$work/log"
 "$trainer" $ends --eval-every 2 --patience 1000 --steps 200 $keeps --resume --quiet >"$work/out" 2>&1 || fail "the last run: $(cat "$work/out")"
-"$trainer" $ends --eval-every 2 --patience 1000 --steps 200 --keep-best --checkpoint "$work/whole" --quiet
+"$trainer" $ends --eval-every 2 --patience 1000 --steps 200 --keep 3,best --checkpoint "$work/whole" --quiet
 cmp -s "$dir/best/model.safetensors" "$work/whole/best/model.safetensors" ||
     fail "after the kills: $(readlink "$dir/best") is the best, and $(readlink "$work/whole/best") without"
 echo "$killed kills, $complete runs came to their end"

@@ -300,7 +300,7 @@ static bool is_there(const char *name)
     return access(scratch_path(name), F_OK) == 0;
 }
 
-/* The link follows the best one, which stays beside the newest, also in a run without --keep-best,
+/* The link follows the best one, which stays beside the newest, also in a run that keeps none,
  * and where the link cannot be made. */
 START_TEST(best_one_stays)
 {

@@ -35,7 +35,7 @@ done
 same "the newest of a directory" "$trainer" $common --resume-from "$dir"
 
 # Written in each mode, with what a mode may do differently: Nesterov's momentum, none at all, decay, a schedule.
-for options in '--nesterov --weight-decay 1e-3 --schedule cosine --warmup-steps 5' '--momentum 0 --schedule linear --drop-last' \
+for options in '--momentum 0.9,nesterov --weight-decay 1e-3 --schedule cosine --warmup-steps 5' '--momentum 0 --schedule linear --drop-last' \
     '--optimizer adamw --clip-grad-norm 1'; do
     "$trainer" $common $options --save "$work/reference" || fail "$options"
     resume=
@@ -202,7 +202,7 @@ cd "$top" || exit 99
 "$trainer" $common --save "$work/reference"
 for kill in rank=1,step=7 rank=0,step=23; do
     rm -rf "$dir"
-    same "--max-restarts, kill:$kill" "$ddprun" -n 2 --max-restarts 1 --inject "kill:$kill" trainer $common \
+    DDP_FAULTS="kill:$kill" same "--max-restarts, kill:$kill" "$ddprun" -n 2 --max-restarts 1 trainer $common \
         --checkpoint "$dir" --checkpoint-every 5 --resume
     grep -q 'restart' "$work/out" || fail "kill:$kill: the job was not started again: $(cat "$work/out")"
 done

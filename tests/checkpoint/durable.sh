@@ -44,7 +44,7 @@ durable "checkpoints" 3 "$trainer" $common --steps 6 --checkpoint "$work/a/b" --
 durable "checkpoints of workers" 3 "$ddprun" -n 2 trainer $common --steps 6 --checkpoint "$work/c" --checkpoint-every 2
 rm "$work/c/step-00000006/state.json"
 durable "a checkpoint over a damaged one" 1 "$trainer" $common --steps 6 --checkpoint "$work/c" --resume
-durable "the best one" 4 "$trainer" $(echo "$gpt2" | sed 's/--no-eval//') --steps 2 --eval-every 1 --checkpoint "$work/b" --keep-best
+durable "the best one" 4 "$trainer" $(echo "$gpt2" | sed 's/--no-eval//') --steps 2 --eval-every 1 --checkpoint "$work/b" --keep 3,best
 [ -L "$work/b/best" ] || fail "the best one: there is no link"
 mkdir "$work/hf"
 durable "--export hf" 2 "$trainer" $gpt2 --export "$work/hf/model.safetensors"

@@ -54,7 +54,7 @@ rates() { sed -n 's/.*"step":\([0-9]*\).*"learning_rate":\([-0-9.e+]*\).*/\1 \2/
 
 # --- rates that do not depend on the length ---------------------------------------------------------------------
 
-for schedule in '--schedule constant --warmup-steps 3' '--schedule step --lr-milestones 1' '--schedule step --lr-step-size 1 --lr-gamma 0.5'; do
+for schedule in '--schedule constant --warmup-steps 3' '--schedule step,at=1' '--schedule step,every=1,gamma=0.5'; do
     # shellcheck disable=SC2086 # options
     begin $schedule
     # shellcheck disable=SC2086 # options
@@ -71,14 +71,14 @@ done
 
 # --- rates that do ----------------------------------------------------------------------------------------------
 
-for schedule in '--schedule cosine --warmup-steps 4 --min-lr 1e-5' '--schedule linear'; do
+for schedule in '--schedule cosine,min=1e-5 --warmup-steps 4' '--schedule linear'; do
     # shellcheck disable=SC2086 # options
     begin $schedule
     from_begin
-    kind=${schedule#--schedule }
+    kind=${schedule#--schedule } kind=${kind%%[ ,]*}
     # shellcheck disable=SC2086 # options
     expect "$schedule, without --extend" 2 \
-        "step-00000020: the learning rate was planned as ${kind%% *} to .* over 20 steps, and would now be ${kind%% *} to .* over 40 steps: add --extend" \
+        "step-00000020: the learning rate was planned as $kind to .* over 20 steps, and would now be $kind to .* over 40 steps: add --extend" \
         "$trainer" $common $work_on $schedule --checkpoint "$dir" --resume --steps 40
     # The uninterrupted longer run, from the middle and from the end
     for from in 10 20; do
@@ -128,8 +128,8 @@ rm -f "$work/log"
 begin --schedule cosine
 from_begin
 cut 10
-expect "the numbers" 0 'from 0.0005 in step 11 to 0.0001 at the new end \(cosine\)' "$trainer" $common $work_on --schedule cosine \
-    --checkpoint "$dir" --resume --extend --steps 30 --min-lr 1e-4 --log "$work/log"
+expect "the numbers" 0 'from 0.0005 in step 11 to 0.0001 at the new end \(cosine\)' "$trainer" $common $work_on --schedule cosine,min=1e-4 \
+    --checkpoint "$dir" --resume --extend --steps 30 --log "$work/log"
 rates | awk 'BEGIN { pi = atan2(0, -1) }
     { want = 1e-4 + 4e-4 * 0.5 * (1 + cos(pi * ($1 - 11) / 20)); d = $2 - want; if (d < 0) d = -d; if (d > 1e-9) bad++ }
     END { exit !(NR == 20 && !bad) }' || fail "the rates: $(rates | tr '\n' ' ')"
@@ -187,6 +187,6 @@ expect "another batch, --extend" 2 'another run: .*batch size 8 \(now 4\)' \
     "$trainer" $common $work_on --schedule cosine --checkpoint "$dir" --resume --steps 40 --batch-size 4 --extend
 expect "another schedule" 2 'schedule cosine to 0 over 20 steps \(now linear to 0 over 40 steps\)' \
     "$trainer" $common $work_on --schedule linear --checkpoint "$dir" --resume --steps 40 --extend
-expect "another --min-lr" 2 'planned as cosine to 0 over 20 steps, and would now be cosine to 1e-05 over 20 steps: add --extend' \
-    "$trainer" $common $work_on --schedule cosine --checkpoint "$dir" --resume --steps 20 --min-lr 1e-5
+expect "another end" 2 'planned as cosine to 0 over 20 steps, and would now be cosine to 1e-05 over 20 steps: add --extend' \
+    "$trainer" $common $work_on --schedule cosine,min=1e-5 --checkpoint "$dir" --resume --steps 20
 finish

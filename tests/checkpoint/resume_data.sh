@@ -60,10 +60,10 @@ refused=$(echo "$refused" | sed 's/00000002/00000003/')
 expect "another text" 2 "$refused" $tokens --steps 3 --data "$work/changed" --checkpoint "$work/k" --resume
 
 # --- milestones that differ in the last of them
-article="$t --model article --data-size 2000 --batch-size 1 --schedule step"
-many=$(seq -s , 900000001 900000015)
-expect "milestones" 0 '' $article --steps 2 --lr-milestones "$many,900000017" --checkpoint "$work/m"
-expect "the same milestones" 0 '' $article --steps 3 --lr-milestones "$many,900000017" --resume-from "$work/m"
+article="$t --model article --data-size 2000 --batch-size 1"
+many=$(seq -s : 900000001 900000015)
+expect "milestones" 0 '' $article --steps 2 --schedule "step,at=$many:900000017" --checkpoint "$work/m"
+expect "the same milestones" 0 '' $article --steps 3 --schedule "step,at=$many:900000017" --resume-from "$work/m"
 expect "another last milestone" 2 'schedule step, .* \(now step, ' \
-    $article --steps 3 --lr-milestones "$many,900000018" --resume-from "$work/m"
+    $article --steps 3 --schedule "step,at=$many:900000018" --resume-from "$work/m"
 finish

@@ -122,7 +122,7 @@ for start in "$trainer" "$ddprun -n 2 trainer"; do
 done
 
 # ddprun remembers a request: in the pause before a restart, and from before it
-begin "$ddprun" -n 2 --max-restarts 5 --inject kill:rank=1,step=3 trainer $wide --steps 1000000 --checkpoint "$dir" \
+DDP_FAULTS=kill:rank=1,step=3 begin "$ddprun" -n 2 --max-restarts 5 trainer $wide --steps 1000000 --checkpoint "$dir" \
     --checkpoint-every 1 --resume
 until_true grep -q restarting "$work/err" || fail "no restart: $(cat "$work/err")"
 kill -USR1 $pid

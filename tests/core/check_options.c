@@ -17,7 +17,12 @@ struct values {
     int64_t batch;
     int64_t any;
     uint64_t seed;
-    double rate;
+    double rate, least;
+    bool fast;
+    struct list {
+        int count;
+        int64_t numbers[3];
+    } list;
     const char *path;
     int mode;
     int seen;
@@ -32,6 +37,13 @@ static const char *read_seen(void *destination, const char *value)
         return "is bad";
     values->seen += value ? (int)strlen(value) : 100;
     return NULL;
+}
+
+static const char *read_list(void *member, const char *value)
+{
+    struct list *list = member;
+    return ddp_option_list(value, ":", 3, 1, 9, true, list->numbers, &list->count) ? NULL
+                                                                                   : "is bad";
 }
 
 #define AT(field) offsetof(struct values, field)
@@ -63,8 +75,11 @@ static const struct ddp_option table[] = {
      .type = DDP_OPTION_REAL,
      .offset = AT(rate),
      .max = 10,
-     .argument = "X",
+     .argument = "X[,WHAT...]",
      .help = "rate"},
+    {OPTION_REAL("lr ...,min", least, 0, 10, "X")},
+    {OPTION_FLAG("lr ...,fast", fast)},
+    {OPTION_CUSTOM_AT("lr ...,at", list, read_list, "N:N")},
     {.name = "save",
      .type = DDP_OPTION_TEXT,
      .offset = AT(path),
@@ -74,6 +89,7 @@ static const struct ddp_option table[] = {
      .type = DDP_OPTION_CHOICE,
      .offset = AT(mode),
      .choices = modes,
+     .argument = "MODE",
      .help = "mode"},
     {.name = "seen",
      .type = DDP_OPTION_CUSTOM,
@@ -141,18 +157,35 @@ START_TEST(options_forms)
 }
 END_TEST
 
+/* What is given again replaces all parts. */
+START_TEST(options_parts)
+{
+    ck_assert_int_eq(parse("--lr=.5,min=.25,fast,at=2:3", false), DDP_OK);
+    ck_assert(values.rate == 0.5 && values.least == 0.25 && values.fast);
+    ck_assert(values.list.count == 2 && values.list.numbers[1] == 3);
+    ck_assert(ddp_options_given(table, &given, "lr ...,min"));
+    ck_assert_int_eq(parse("--lr .5,min=.25,min=.125,fast,at=2:3 --lr 1", false), DDP_OK);
+    ck_assert(values.rate == 1 && values.least == 0 && !values.fast && values.list.count == 0);
+    ck_assert(!ddp_options_given(table, &given, "lr ...,at"));
+    ck_assert_int_eq(ddp_options_set(table, &values, &given, "lr", "2,fast"), DDP_OK);
+    ck_assert_int_eq(ddp_options_set(table, &values, &given, "lr", "3,at=5"), DDP_OK);
+    ck_assert(values.rate == 3 && !values.fast && values.list.numbers[0] == 5);
+}
+END_TEST
+
 START_TEST(options_lists)
 {
     int64_t numbers[3];
     int count = 0;
-    ck_assert(ddp_option_list("5,3,9", 3, 3, 9, false, numbers, &count));
+    ck_assert(ddp_option_list("5,3,9", ",", 3, 3, 9, false, numbers, &count));
     ck_assert(count == 3 && numbers[0] == 5 && numbers[1] == 3 && numbers[2] == 9);
-    ck_assert(ddp_option_list("4", 3, 1, 9, true, numbers, &count));
+    ck_assert(ddp_option_list("4", ",", 3, 1, 9, true, numbers, &count));
     ck_assert(count == 1 && numbers[0] == 4);
     static const char *const wrong[] = {"", "1,2,3,4", "1,,2", "1,", ",1", "0", "10", "1, 2", "x"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
-        ck_assert_msg(!ddp_option_list(wrong[i], 3, 1, 9, false, numbers, &count), "%s", wrong[i]);
-    ck_assert(!ddp_option_list("1,3,3", 3, 1, 9, true, numbers, &count));
+        ck_assert_msg(!ddp_option_list(wrong[i], ",", 3, 1, 9, false, numbers, &count), "%s",
+                      wrong[i]);
+    ck_assert(!ddp_option_list("1,3,3", ",", 3, 1, 9, true, numbers, &count));
 }
 END_TEST
 
@@ -187,6 +220,12 @@ static const struct {
     {"-b", "-b: needs a value"},
     {"--lr nan", "--lr nan: must be a number from 0 to 10"},
     {"--lr -1", "from 0 to 10"},
+    {"--lr 1,", "--lr 1,: \"\" is unknown: --lr takes X[,WHAT...]; see --help"},
+    {"--lr 1,max=3", "--lr 1,max=3: \"max=3\" is unknown"},
+    {"--lr 1,min", "\"min\" is unknown"},
+    {"--lr 1,fast=1", "\"fast=1\" is unknown"},
+    {"--lr 1,min=11", "--lr ...,min=11: must be a number from 0 to 10"},
+    {"--lr 1,fast,at=3:2", "--lr ...,at=3:2: is bad"},
     {"--mode fast", "--mode fast: must be accum, ddp or dp"},
     {"--save=", "must not be empty"},
     {"--seen bad", "--seen bad: is bad"},
@@ -274,7 +313,7 @@ START_TEST(options_help)
     ck_assert_ptr_nonnull(strstr(text, "First:\n"));
     ck_assert_ptr_nonnull(strstr(text, "\nSecond:\n"));
     ck_assert_ptr_nonnull(strstr(text, "  -b, --batch-size N "));
-    ck_assert_ptr_nonnull(strstr(text, "--mode accum|ddp|dp"));
+    ck_assert_ptr_nonnull(strstr(text, "--mode MODE"));
     ck_assert_ptr_null(strstr(text, "--batch "));
     ck_assert_uint_le(longest_line(text), 80);
     free(text);
@@ -311,6 +350,8 @@ Suite *test_suite(void)
     Suite *suite = suite_create("options");
     TCase *options = test_case(suite, "options", 10);
     tcase_add_test(options, options_forms);
+    tcase_add_test(options, options_parts);
+    tcase_add_test(options, options_parts);
     tcase_add_test(options, options_lists);
     tcase_add_test(options, options_stop);
     tcase_add_loop_test(options, options_bad, 0, sizeof bad_lines / sizeof bad_lines[0]);

@@ -24,7 +24,8 @@ struct settings {
     uint64_t seed;
     int64_t list[4];
     int listed;
-    double bytes;
+    double bytes, size;
+    bool bright;
 };
 
 static const char *const colours[] = {"red", "green", NULL};
@@ -38,7 +39,7 @@ static const char *read_letters(void *letters, const char *value)
 static const char *read_list(void *destination, const char *value)
 {
     struct settings *settings = destination;
-    return ddp_option_list(value, 4, 1, 50, true, settings->list, &settings->listed)
+    return ddp_option_list(value, ",", 4, 1, 50, true, settings->list, &settings->listed)
                ? NULL
                : "must be up to 4 rising numbers from 1 to 50";
 }
@@ -55,6 +56,8 @@ static const struct ddp_option table[] = {
     {OPTION_REAL("rate", rate, 0, 10, "X"), .help = "a number with a point"},
     {OPTION_TEXT("text", text, "TEXT"), .letter = 't', .help = "text"},
     {OPTION_CHOICE("choice", choice, colours, "COLOUR"), .help = "a colour"},
+    {OPTION_REAL("choice ...,size", size, 0, 9, "X")},
+    {OPTION_FLAG("choice ...,bright", bright)},
     {OPTION_NEGATABLE("flag", flag), .help = "a flag"},
     {OPTION_FLAG("verbose", verbose), .letter = 'v', .help = "another flag"},
     {OPTION_INT("long-name", long_name, 0, 9, "N"), .help = "a number"},

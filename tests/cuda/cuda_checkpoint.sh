@@ -50,7 +50,7 @@ resumed "a CPU's, then 2 GPUs" "$ddprun" -n 2 $share trainer $common $gpu $from
 # A worker that is killed, or that stops and is ended: all start again, from the last checkpoint, to the same bits.
 for fault in kill stop; do
     rm -rf "$dir"
-    same "a worker meets $fault" "$ddprun" -n 2 $share --max-restarts 1 --inject $fault:rank=1,step=12 --timeout 2 --grace 1 \
+    DDP_FAULTS=$fault:rank=1,step=12 same "a worker meets $fault" "$ddprun" -n 2 $share --max-restarts 1 --timeout 2 --grace 1 \
         trainer $common $gpu --checkpoint "$dir" --checkpoint-every 5 --resume
     grep -q 'restarting all workers' "$work/out" || fail "a worker meets $fault: $(cat "$work/out")"
 done
@@ -58,7 +58,7 @@ done
 # Evaluations have the same bits with any number of GPUs, and so have an early end and the best checkpoint.
 head -c 100 "$here/src/mode/ddp.c" >"$work/text"
 ends="--model gpt2 --data $work/text --val $work/text --seq-len 8 --layers 1 --heads 1 --channels 16 --schedule constant --quiet
-    --global-batch 4 --batch-size 2 --lr 1 --steps 60 --eval-every 2 --patience 2 --keep-best --keep 1 --checkpoint $dir"
+    --global-batch 4 --batch-size 2 --lr 1 --steps 60 --eval-every 2 --patience 2 --keep 1,best --checkpoint $dir"
 first=
 state=
 for start in "$trainer" "$ddprun -n 2 $share trainer" "$trainer --mode dp --replicas 2 --devices 0,$((1 % present))"; do

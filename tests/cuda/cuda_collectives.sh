@@ -8,12 +8,12 @@ gpus 3
 
 # A worker stops between two steps; the others wait on their devices, behind a call that returned long ago.
 for z in "" --fast; do
-    expect "a stopped worker $z" 124 'rank 1 has not arrived at [a-z-]+\+? [0-9]+; ranks 0 2 have waited' \
-        "$ddprun" -n 3 $share --inject stop:rank=1,step=50 --timeout 2 --grace 1 \
+    DDP_FAULTS=stop:rank=1,step=50 expect "a stopped worker $z" 124 'rank 1 has not arrived at [a-z-]+\+? [0-9]+; ranks 0 2 have waited' \
+        "$ddprun" -n 3 $share --timeout 2 --grace 1 \
         "$trainer" --device cuda --model article --epochs 100000000 --quiet $z
 done
-expect "a killed worker" 137 'rank 1 .*was killed by SIGKILL' \
-    "$ddprun" -n 3 $share --inject kill:rank=1,step=50 \
+DDP_FAULTS=kill:rank=1,step=50 expect "a killed worker" 137 'rank 1 .*was killed by SIGKILL' \
+    "$ddprun" -n 3 $share \
     "$trainer" --device cuda --model article --epochs 100000000 --quiet
 
 # spans TRACK: "RANK BEGIN END NAME WHAT", by begin, of a kind of tracks of the devices. WHAT is "back" for an operation of

@@ -67,7 +67,7 @@ done
 for options in "$article" "$resnet"; do
     name="gone too early, $options"
     count=$((count + 1))
-    start --inject exit:rank=1,step=3,code=0 "$trainer" --device cuda $options
+    DDP_FAULTS=exit:rank=1,step=3,code=0 start "$trainer" --device cuda $options
     down "$name" 1 'rank 1 .*exited with code 0 without closing the job'
 
     name="killed, $options"

@@ -62,7 +62,7 @@ sums() {
 set -- --device cuda --data "$work/images" --hidden 33,17 --batch-size 4 --global-batch 16 --steps 8 --eval-every 3 --quiet
 for dtype in fp32 bf16; do
     first=
-    same "$dtype: no loop" "$trainer" "$@" --dtype $dtype --schedule step --lr-step-size 1 --lr-gamma 0.5
+    same "$dtype: no loop" "$trainer" "$@" --dtype $dtype --schedule step,every=1,gamma=0.5
     export HALVE_AFTER=4 # the first epoch
     set -- "$@" --dtype $dtype --schedule constant
     same "$dtype: run" "$hooks" run "$@"

@@ -48,9 +48,9 @@ weights "own loop" $few
 gradients "own loop" "" $few --momentum 0
 
 endless="--device cuda --model article --epochs 100000000 --quiet"
-ends "killed on node 1" 137 2 2 $share --inject kill:rank=3,step=50 "$trainer" $endless
+DDP_FAULTS=kill:rank=3,step=50 ends "killed on node 1" 137 2 2 $share "$trainer" $endless
 for node in 0 1; do
     said "killed on node 1" 'rank 3 .* on node 1 .* SIGKILL' $node
 done
-ends "stopped on node 1" 124 2 2 $share --inject stop:rank=2,step=50 --timeout 2 --grace 1 "$trainer" $endless
+DDP_FAULTS=stop:rank=2,step=50 ends "stopped on node 1" 124 2 2 $share --timeout 2 --grace 1 "$trainer" $endless
 finish

@@ -41,18 +41,18 @@ works() {
 board=
 ! grep -q 'define HAVE_PROTOBUF_C 1' config.h || board="--tensorboard $work/board"
 images="--data $work/images --dataset idx --batch-size 2 --hidden 16 --seed 3 --data-threads 2 --augment crop,flip"
-works "images" $images --dtype bf16 --shuffle --drop-last --steps 10 --optimizer sgd --lr 0.01 --scale-lr --momentum 0.8 \
-    --nesterov --weight-decay 0.1 --decay-on matrices --clip-grad-norm 1 --schedule step --lr-gamma 0.5 --lr-step-size 1 \
+works "images" $images --dtype bf16 --shuffle --drop-last --steps 10 --optimizer sgd --lr 0.01 --scale-lr --momentum 0.8,nesterov \
+    --weight-decay 0.1,on=matrices --clip-grad-norm 1 --schedule step,gamma=0.5,every=1 \
     --warmup-steps 2 --checkpoint "$work/dir" --checkpoint-every 3 --keep 1 --eval --log-every 1 --nan skip \
     --log "$work/log" $board --trace "$work/trace,steps=2-5" --verbose
-works "images, milestones" $images --no-shuffle --global-batch 8 --epochs 2 --lr 0.01 --schedule step --lr-milestones 1 --nan warn --quiet
+works "images, milestones" $images --no-shuffle --global-batch 8 --epochs 2 --lr 0.01 --schedule step,at=1 --nan warn --quiet
 works "convolutions" --model cnn --data "$work/images" --batch-size 1 --steps 2 --lr 0.001 --no-eval
 "$top/image_tool" "$work/pictures" 2 6 0 3 1 || exit 99
 works "pictures" --model cnn --data "$work/pictures" --image-size 8 --val-split 4 --eval-every 2 --eval-steps 1 --batch-size 2 \
     --steps 3 --lr 0.001 --quiet
 text="--model gpt2 --data $work/text --dataset tokens --tokens bytes --vocab-size 256 --seq-len 12 --batch-size 1 --no-eval"
-works "text" $text --layers 1 --heads 2 --channels 16 --context 16 --dropout 0.1 --dtype bf16 --steps 4 --optimizer adamw \
-    --beta1 0.8 --beta2 0.9 --eps 1e-7 --schedule cosine --min-lr 1e-4 --warmup-steps 1 --export "$work/x.safetensors"
+works "text" $text --layers 1 --heads 2 --channels 16 --context 16 --dropout 0.1 --dtype bf16 --steps 4 --schedule cosine,min=1e-4 \
+    --optimizer adamw,beta1=0.8,beta2=0.9,eps=1e-7 --warmup-steps 1 --export "$work/x.safetensors"
 works "text, from a file" $text --config "$work/config.json" --load "$work/x.safetensors" --dropout 0 --optimizer adam \
     --val "$work/val" --eval --steps 2 --export "$work/x.bin,format=llmc"
 works "a model by size" $text --size d2 --channels 16 --heads 2 --steps 1
@@ -83,7 +83,7 @@ for i in 1 2 3 4 5 6 7 8; do
 done >"$work/chats.jsonl"
 llama="--load $work/base --batch-size 1 --no-eval --steps 2 --lr 0.01"
 chats="--data $work/chats.jsonl --tokenizer $here/tests/data/golden/texts --chat-template chatml --seq-len 24"
-works "chats" $llama $chats --packing pad --long-samples cut --show-masks 1 --export "$work/tuned,dtype=bf16,shard=2K"
+works "chats" $llama $chats --packing pad,long=cut --show-masks 1 --export "$work/tuned,dtype=bf16,shard=2K"
 works "adapters" $llama $chats --lora r=2,alpha=4,targets=all-linear,dropout=0.1 --frozen-dtype bf16 --dtype bf16 --recompute \
     --export "$work/adapters"
 works "adapters, merged" $llama $chats --adapters "$work/adapters" --export "$work/merged,merge"

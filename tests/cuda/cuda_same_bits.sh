@@ -24,7 +24,7 @@ model() {
 mlp="--data $work/images --hidden 33,17"
 gpt2="--model gpt2 --data $work/text --seq-len 8 --layers 1 --heads 2 --channels 16"
 images="--data $work/images --batch-size 2 --global-batch 16 --steps 2"
-model "mlp fp32" 8 $mlp --nesterov --weight-decay 1e-2
+model "mlp fp32" 8 $mlp --momentum 0.9,nesterov --weight-decay 1e-2
 model "mlp bf16, adamw, clipped" 2 $mlp --dtype bf16 --optimizer adamw --clip-grad-norm 0.1 --weight-decay 0.1
 model "mlp fp32, a part cut off, normalized" 4 --val-split 1 --normalize --hidden 9 \
     --data "$here/tests/data/golden/npy/names-sklearn.npz"
@@ -163,10 +163,10 @@ count=$((count + 1))
 weights_near "$work/f" "$work/first" 1e-3 || fail "local steps: --fast ends elsewhere"
 
 # A padded vocabulary ends near that of the CPU, which pads none; without eps, zeros would not stay zero.
-set -- $gpt2 --vocab-size 1030 --batch-size 2 --global-batch 8 --steps 8 --seed 3 --no-eval --quiet --optimizer adamw \
-    --clip-grad-norm 0.1 --weight-decay 0.1 --eps 1e-3
+set -- $gpt2 --vocab-size 1030 --batch-size 2 --global-batch 8 --steps 8 --seed 3 --no-eval --quiet --optimizer adamw,eps=1e-3 \
+    --clip-grad-norm 0.1 --weight-decay 0.1
 expect "padded: CPU" 0 '' "$trainer" "$@" --device cpu --save "$work/cpu"
 expect "padded: GPU" 0 '' "$trainer" "$@" --device cuda --save "$work/f"
 weights_near "$work/f" "$work/cpu" 1e-4 || fail "padded: the CPU ends elsewhere"
-expect "padded: without eps" 0 '' "$trainer" "$@" --device cuda --eps 0
+expect "padded: without eps" 0 '' "$trainer" "$@" --device cuda --optimizer adamw,eps=0
 finish

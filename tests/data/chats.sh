@@ -135,7 +135,7 @@ expect "unknown template" 2 'error: --chat-template chatty: chats need one of ch
 expect "no tokenizer" 3 'error: .*chats.jsonl: line 1: .*--tokenizer' $trainer $tiny --data "$work/chats.jsonl"
 expect "no such tokenizer" 4 'error: .*nowhere' $trainer $tiny --data "$work/chats.jsonl" --tokenizer "$work/nowhere"
 expect "too long" 2 'error: .*chats.jsonl: line 1: 22 tokens are more than --seq-len 16' $trainer $tiny --data "$work/chats.jsonl" \
-    --tokenizer "$texts" --chat-template chatml --long-samples refuse
+    --tokenizer "$texts" --chat-template chatml --packing documents,long=refuse
 expect "nothing to learn" 3 'error: .*no example has a token to learn within --seq-len 16: 0 are too long, 2 have no answer there' $trainer $tiny \
     --data "$work/chats.jsonl" --tokenizer "$texts" --chat-template chatml
 expect "two ways" 2 'error: --tokenizer and --tokens bytes exclude' $trainer $tiny --data "$work/lines.jsonl" --tokenizer "$texts" --tokens bytes

@@ -63,7 +63,7 @@ trained d "$tool" numbers $numbers --mode dp --replicas 4
 trained e "$tool" numbers $numbers --verbose
 ! grep -q confusion out || fail "numbers: a confusion matrix is shown"
 rm -f one
-expect "keep-best and patience" 0 'best     test loss [0-9.]+ after step' "$tool" number-test --epochs 40 $few --checkpoint best --keep-best --patience 3
+expect "keep-best and patience" 0 'best     test loss [0-9.]+ after step' "$tool" number-test --epochs 40 $few --checkpoint best --keep 3,best --patience 3
 expect "eval-only" 0 '^test loss [0-9.]+$' "$tool" number-test --eval-only --checkpoint best
 expect "predict" 0 'predictions of 60 samples of the test set are in n.csv' "$tool" number-test --load a --predict n.csv
 [ "$(head -n 1 n.csv)" = index,target0,target1,output0,output1 ] || fail "predict: the header is $(head -n 1 n.csv)"

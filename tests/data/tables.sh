@@ -39,7 +39,7 @@ near 3 1e-4 "$work/figures" "$work/logged" relative || fail "figures: $(paste "$
 steps="--val-split 0.2 --global-batch 32 --batch-size 16"
 expect "one worker" 0 '' $price $steps --epochs 4 --save "$work/one"
 expect "two workers" 0 '' "$ddprun" -n 2 $price $steps --epochs 4 --save "$work/two"
-expect "two epochs" 0 '' $price $steps --steps 6 --checkpoint "$work/run" --schedule constant --keep-best
+expect "two epochs" 0 '' $price $steps --steps 6 --checkpoint "$work/run" --schedule constant --keep 3,best
 expect "resumed" 0 'resum' "$ddprun" -n 2 $price $steps --steps 12 --checkpoint "$work/run" --schedule constant --resume --extend --save "$work/resumed"
 expect "in one go" 0 '' $price $steps --steps 12 --schedule constant --save "$work/whole"
 cmp "$work/one" "$work/two" || fail "two workers: other weights"

@@ -107,8 +107,8 @@ cmp "$work/plain" "$work/told" || fail "--sample-every changes a resumed trainin
 expect "texts of a model that diverged" 0 'no text after step 3: .* not finite' "$trainer" "$@" --lr 1e6 --clip-grad-norm 0 \
     --nan warn --sample-every 3
 expect "no model of language" 2 '--sample-every: only gpt2 and llama write texts, and the model is mlp' "$trainer" --sample-every 3 --data "$work/none"
-expect "no such part" 2 '--sample-every 3,size=9: "size=9" is no part of --sample-every N\[,length=L\]' "$trainer" --model gpt2 --sample-every 3,size=9
-expect "a part without its value" 2 '"length" is no part' "$trainer" --model gpt2 --sample-every 3,length
+expect "no such part" 2 '--sample-every 3,size=9: "size=9" is unknown: --sample-every takes N\[,length=L\]' "$trainer" --model gpt2 --sample-every 3,size=9
+expect "a part without its value" 2 '"length" is unknown' "$trainer" --model gpt2 --sample-every 3,length
 expect "a wrong part" 2 '--sample-every ...,length=0: must be a whole number from 1' "$trainer" --model gpt2 --sample-every 3,length=0
 expect "one or the other" 2 'exclude each other: give one' "$trainer" --generate 3 --sample-every 3 --load "$work/w.safetensors"
 

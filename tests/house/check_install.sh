@@ -100,8 +100,8 @@ trains() {
         same "$example, $language: 2 workers" "$ddprun" -n 2 "$program" "$@"
         same "$example, $language: dp" "$program" "$@" --mode dp --replicas 2
         rm -rf "$work/dir"
-        expect "$example, $language: interrupted" 137 'rank 1 .* SIGKILL' "$ddprun" -n 2 --inject slow:step=13,ms=300 \
-            --inject kill:rank=1,step=14 "$program" "$@" --checkpoint "$work/dir" --checkpoint-every 5
+        DDP_FAULTS="slow:step=13,ms=300 kill:rank=1,step=14" expect "$example, $language: interrupted" 137 'rank 1 .* SIGKILL' "$ddprun" -n 2 \
+            "$program" "$@" --checkpoint "$work/dir" --checkpoint-every 5
         rm -f "$work/log"
         same "$example, $language: resumed" "$program" "$@" --checkpoint "$work/dir" --resume --log "$work/log"
         grep -qE '"first_step":(6|11),' "$work/log" || fail "$example, $language: not resumed: $(head -n 1 "$work/log")"

@@ -27,10 +27,8 @@ static void add_memory(struct layer *layer)
     layer->weight_bf16 = malloc((size_t)(weights + 1) * sizeof(uint16_t));
     for (int64_t i = 0; i < weights; i++)
         layer->weight_bf16[i] = ddp_bf16_of(layer->weight[i]);
-    size_t bytes = ddp_linear_scratch_bytes(layer->rows, layer->in, layer->out, layer->compute,
-                                            DDP_F32, layer->give_rounded);
-    if (layer->compute == DDP_F32 && layer->give_rounded)
-        bytes = ddp_linear_unpack_bytes(layer->in, layer->out);
+    const size_t bytes = ddp_linear_scratch_bytes(layer->rows, layer->in, layer->out,
+                                                  layer->compute, DDP_F32, layer->give_rounded);
     layer->scratch = bytes ? aligned_alloc(64, bytes) : NULL;
 }
 

@@ -165,17 +165,17 @@ begin -n 2 sh -c 'case $RANK in 3) : >"$0"; exit 7 ;; 2) exec sleep 60 ;; esac
 ends 'peers fail too' 7
 says 'peers fail too' 'rank 3 \(.*\) on node 1 \(.*\) exited with code 7'
 
-begin -n 2 --inject kill:rank=2,step=30 $helper train 3000
+DDP_FAULTS=kill:rank=2,step=30 begin -n 2 $helper train 3000
 ends inject 137
 says inject 'rank 2 \(.*\) on node 1 \(.*\) was killed by SIGKILL \(Killed\) in phase train, step 30'
 
-./ddprun --nnodes 2 --node-rank 0 --master-addr 127.0.0.1 -n 2 --inject kill:rank=4 true 2>"$tmp/err"
-test $? = 2 || fail '--inject for a rank that does not exist'
+DDP_FAULTS=kill:rank=4 ./ddprun --nnodes 2 --node-rank 0 --master-addr 127.0.0.1 -n 2 true 2>"$tmp/err"
+test $? = 2 || fail 'a fault for a rank that does not exist'
 ./ddprun --nnodes 2 --node-rank 0 --master-addr 127.0.0.1 -n 2 --max-restarts 1 --min-nproc 1 true 2>"$tmp/err"
 test $? = 2 || fail '--min-nproc over nodes'
 
 # A rank that the others wait for ends, and well.
-begin -n 2 --inject exit:rank=3,step=9,code=0 $helper train 100000
+DDP_FAULTS=exit:rank=3,step=9,code=0 begin -n 2 $helper train 100000
 ends 'a rank leaves' 1
 says 'a rank leaves' 'rank 3 \(.*\) on node 1 \(.*\) exited with code 0 without closing the job .* in phase train, step 9'
 
@@ -245,7 +245,7 @@ test "$(cat "$tmp"/logs/*/attempt_*/3/stdout.log | wc -l)" = 3 || wrong 'logs of
 begin -n 2 --max-restarts 1 sh -c 'test $RANK != 1 || exit 4; exec sleep 60'
 ends 'restarts are over' 4
 
-begin -n 2 --max-restarts 3 --inject kill:rank=3,step=5 $helper train 40
+DDP_FAULTS=kill:rank=3,step=5 begin -n 2 --max-restarts 3 $helper train 40
 ends 'restart of a program that uses libddp' 0
 
 # A signal between two attempts.
@@ -365,9 +365,9 @@ grep -q 'rank 2 has not arrived at all-reduce 1042' "$tmp/err1" || wrong 'node 1
 grep -q '^ddprun:  *1 .* backward ' "$tmp/err0" || wrong 'node 0 has no table'
 
 # Before a step is finished, on any node, it takes longer.
-begin -n 2 --timeout 1 --inject slow:rank=3,step=1,ms=6000 $helper steps 5
+DDP_FAULTS=slow:rank=3,step=1,ms=6000 begin -n 2 --timeout 1 $helper steps 5
 ends 'slow to set up' 0
-begin -n 2 --timeout 1 --inject slow:rank=0,step=2,ms=9000 $helper steps 5
+DDP_FAULTS=slow:rank=0,step=2,ms=9000 begin -n 2 --timeout 1 $helper steps 5
 ends 'slow in a step' 124
 says 'slow in a step' 'no rank has made progress for 1 s; ending'
 

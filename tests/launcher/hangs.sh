@@ -54,11 +54,11 @@ for how in -n2 -n1 "-n2 --redirects 3 --log-dir $work/logs"; do
 done
 expect "a rank that does not join" 1 'error: rank 1 has ended without joining the other ranks, which wait for it; .*; ending the job' \
     $ddprun -n 3 sh -c 'test $RANK = 1 || exec "$0" --model article --device cpu' "$trainer"
-expect "a rank that leaves" 1 'error: rank 1 \(pid [0-9]+\) exited with code 0 without closing the job \(ddp_train_close\(\), ddp_job_close\(\)\) in phase train, step 4; .*; ending the other 2 workers' \
-    $ddprun -n 3 --inject exit:rank=1,step=4,code=0 ./launcher_helper train 1000000
-expect "all leave" 1 'error: both workers exited with code 0 without closing the job' \
-    $ddprun -n 2 --inject exit:step=4,code=0 ./launcher_helper steps 9
-expect "all leave, and start again" 0 'restarting all workers' $ddprun -n 2 --max-restarts 1 --inject exit:step=4,code=0 ./launcher_helper steps 9
+DDP_FAULTS=exit:rank=1,step=4,code=0 expect "a rank that leaves" 1 'error: rank 1 \(pid [0-9]+\) exited with code 0 without closing the job \(ddp_train_close\(\), ddp_job_close\(\)\) in phase train, step 4; .*; ending the other 2 workers' \
+    $ddprun -n 3 ./launcher_helper train 1000000
+DDP_FAULTS=exit:step=4,code=0 expect "all leave" 1 'error: both workers exited with code 0 without closing the job' \
+    $ddprun -n 2 ./launcher_helper steps 9
+DDP_FAULTS=exit:step=4,code=0 expect "all leave, and start again" 0 'restarting all workers' $ddprun -n 2 --max-restarts 1 ./launcher_helper steps 9
 # ddprun itself was stopped, and the job with it.
 # time: for longer than the limit
 $ddprun -n 1 --timeout 1 sh -c 'kill -STOP $PPID; (sleep 3.5; kill -CONT $PPID) & echo ready; sleep 3.6; echo up; sleep 0.5' \

@@ -335,10 +335,10 @@ run 124 -n 4 --timeout 0.5 --setup-timeout 0.5 $helper groups 1; says 'rank 0 ha
 run 124 -n 4 --timeout 0.5 --setup-timeout 0.5 $helper groups 0
 says 'rank 3 has not arrived at all-reduce 100 of ranks 1 3; rank 1 has waited [01] s; rank 3 is in barrier 0$'
 run 124 -n 2 --timeout 0.3 sleep 60; says "no worker has used CPU time or written anything for 0.3 s"
-run 0 -n 2 --timeout 0.5 --inject slow:rank=1,step=1,ms=1500 $helper steps 20 # before a step is finished; also in the next attempt
-run 124 -n 2 --timeout 0.5 --inject slow:rank=1,step=2,ms=9000 $helper steps 20; says 'no rank has made progress for 0.5 s; ending'
-run 124 -n 2 --timeout 0.5 --setup-timeout 0.9 --inject stop:rank=1,step=1 $helper steps 20; says 'for 0.9 s before the first' # time: longer than the limit
-run 0 -n 2 --timeout 0.5 --max-restarts 1 --inject kill:rank=1,step=7 sh -c \
+DDP_FAULTS=slow:rank=1,step=1,ms=1500 run 0 -n 2 --timeout 0.5 $helper steps 20 # before a step is finished; also in the next attempt
+DDP_FAULTS=slow:rank=1,step=2,ms=9000 run 124 -n 2 --timeout 0.5 $helper steps 20; says 'no rank has made progress for 0.5 s; ending'
+DDP_FAULTS=stop:rank=1,step=1 run 124 -n 2 --timeout 0.5 --setup-timeout 0.9 $helper steps 20; says 'for 0.9 s before the first' # time: longer than the limit
+DDP_FAULTS=kill:rank=1,step=7 run 0 -n 2 --timeout 0.5 --max-restarts 1 sh -c \
     'test $TORCHELASTIC_RESTART_COUNT = 0 || test $RANK = 1 || sleep 1.5; exec "$0" steps 20' $helper
 run 0 -n 3 --straggler-report $helper straggle 1
 says 'rank 1 arrived last most'
@@ -364,26 +364,26 @@ run 1 status 1; says 'you have no such job'
 gone 1
 
 echo "# injected faults"
-run 137 -n 3 --inject kill:rank=1,step=7 $helper steps 20
+DDP_FAULTS=kill:rank=1,step=7 run 137 -n 3 $helper steps 20
 says 'rank 1 .* was killed by SIGKILL (Killed) in phase step, step 7;'
-run 9 -n 2 --inject exit:rank=0,step=3,code=9 $helper steps 20; says 'rank 0 .* exited with code 9 in phase step, step 3;'
-run 124 -n 2 --timeout 0.5 --inject stop:rank=1,step=2 $helper steps 20
+DDP_FAULTS=exit:rank=0,step=3,code=9 run 9 -n 2 $helper steps 20; says 'rank 0 .* exited with code 9 in phase step, step 3;'
+DDP_FAULTS=stop:rank=1,step=2 run 124 -n 2 --timeout 0.5 $helper steps 20
 grep -q '^ddprun:  *1  *[0-9]* stopped' "$tmp/err" || fail "a worker that is stopped is not shown"
 start=$(now_ms)
-run 0 -n 2 --inject slow:rank=1,ms=20 --inject kill:rank=1,step=99 $helper steps 20
+DDP_FAULTS="slow:rank=1,ms=20 kill:rank=1,step=99" run 0 -n 2 $helper steps 20
 test $(($(now_ms) - start)) -ge 400 || fail "slow: is fast"
-test "$(cat "$tmp/err")" = 'ddprun: warning: --inject kill:rank=1,step=99 did not happen: the program ended before that step' ||
+test "$(cat "$tmp/err")" = 'ddprun: warning: DDP_FAULTS: kill:rank=1,step=99 did not happen: the program ended before that step' ||
     fail "a step that never comes: $(cat "$tmp/err")"
-run 0 -n 2 --inject kill true; says '--inject kill did not happen: the program does not use libddp'
-for bad in kil:rank=1 kill:rank kill:rank=x kill:rank=-1 kill:rank=0,rank=1 kill:ms=3 kill:step=7x exit:code=256 kill:step=0 slow:step=-1 ''; do
-    run 2 --inject "$bad" true
-    test "$(grep -c "^ddprun: error: --inject.*: " "$tmp/err")" = 1 || fail "--inject $bad: not one line"
+DDP_FAULTS=kill run 0 -n 2 true; says 'DDP_FAULTS: kill did not happen: the program does not use libddp'
+for bad in kil:rank=1 kill:rank kill:rank=x kill:rank=-1 kill:rank=0,rank=1 kill:ms=3 kill:step=7x exit:code=256 kill:step=0 slow:step=-1 'kill kil'; do
+    DDP_FAULTS="$bad" run 2 true
+    test "$(grep -c "^ddprun: error: DDP_FAULTS: .*: " "$tmp/err")" = 1 || fail "DDP_FAULTS=$bad: not one line"
 done
-run 2 -n 2 --inject kill:rank=2 $helper steps 20; says '--inject kill:rank=2: there is no rank 2 among 2 workers'
-run 2 -n 1 --inject kill:rank=5000 --inject kill $helper steps 20; says 'there is no rank 5000 among 1 worker$'
-run 2 -n 3 --dry-run --max-restarts 1 --min-nproc 2 --inject stop:rank=3 true; says 'there is no rank 3 among 3 workers'
+DDP_FAULTS=kill:rank=2 run 2 -n 2 $helper steps 20; says 'DDP_FAULTS: kill:rank=2: there is no rank 2 among 2 workers'
+DDP_FAULTS="kill:rank=5000 kill" run 2 -n 1 $helper steps 20; says 'there is no rank 5000 among 1 worker$'
+DDP_FAULTS=stop:rank=3 run 2 -n 3 --dry-run --max-restarts 1 --min-nproc 2 true; says 'there is no rank 3 among 3 workers'
 # of the job as it begins: with fewer workers after a restart it came already
-run 0 -n 3 --max-restarts 3 --min-nproc 2 --inject kill:rank=2,step=7 $helper steps 20; says 'rank 2 .* was killed by SIGKILL'
+DDP_FAULTS=kill:rank=2,step=7 run 0 -n 3 --max-restarts 3 --min-nproc 2 $helper steps 20; says 'rank 2 .* was killed by SIGKILL'
 gone 1
 
 echo "# restarts"
@@ -395,7 +395,7 @@ test "$(cat "$tmp"/r/none_*/attempt_2/1/stdout.log)" = '1 2/3' || fail "log of t
 cat "$tmp"/r/none_*/attempt_0/*/stdout.log | grep -q '0/3$' || fail "log of the first attempt"
 run 3 -n 2 --max-restarts 1 sh -c 'exit 3'
 test "$(grep -c 'exited with code 3' "$tmp/err")" = 2 || fail "one restart"
-run 0 -n 3 --max-restarts 1 --inject kill:rank=1,step=7 $helper steps 20; says 'restarting all workers (1 of 1)'
+DDP_FAULTS=kill:rank=1,step=7 run 0 -n 3 --max-restarts 1 $helper steps 20; says 'restarting all workers (1 of 1)'
 run 75 -n 2 --max-restarts 2 $helper preempted 0; quiet
 run 126 -n 2 --max-restarts 2 "$tmp/script"; test "$(wc -l <"$tmp/err")" = 1 || fail "restarted what cannot start"
 gone 1

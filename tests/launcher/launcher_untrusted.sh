@@ -30,7 +30,7 @@ words="$(sed -n 's/^command://p' "$work/out")"
 clean 0 "an address" "MASTER_ADDR=e" -n 1 --dry-run --master-addr "$evil" true
 clean 2 "an option" "$shown" --nproc "$evil" true
 clean 2 "an unknown option" "$shown" "--$evil" true
-clean 2 "a fault" "$shown" --inject "kill:$evil" true
+DDP_FAULTS="kill:$evil" clean 2 "a fault" "$shown" true
 clean 2 "a process" "$shown" status "$evil"
 clean 125 "a directory of logs that cannot be made" "$shown/plain" --log-dir "$work/$evil/plain" -r 3 true
 # What a worker leaves: its reason, and its last words. Its own output is not touched, so it goes to files.

@@ -35,8 +35,8 @@ for try in $(seq $tries); do
 done
 
 # A worker that fails later is named.
-expect "in a step" 4 'rank 1 .*exited with code 4 in phase compute, step 3.*; ending the other worker' \
-    $ddprun -n 2 --inject exit:rank=1,step=3,code=4 "$trainer" --model article --epochs 9
+DDP_FAULTS=exit:rank=1,step=3,code=4 expect "in a step" 4 'rank 1 .*exited with code 4 in phase compute, step 3.*; ending the other worker' \
+    $ddprun -n 2 "$trainer" --model article --epochs 9
 
 # alike NAME CODE LINES ARGUMENT...: of what all workers write alike, these lines are shown, of one rank; then ddprun's two
 alike() {

@@ -385,7 +385,7 @@ def interrupted_bar(shell):
 def messages_and_bar(shell):
     """A line of ddprun or of another worker takes the bar's place."""
     train = slow_data(shell.work)
-    shell.start("TERM=xterm ./ddprun -n 2 --inject kill:rank=1,step=9000 " + train + "--steps 400000")
+    shell.start("TERM=xterm DDP_FAULTS=kill:rank=1,step=9000 ./ddprun -n 2 " + train + "--steps 400000")
     shell.expect(r"step (\[[=> ]+\] )?\d+/400000 ")
     shell.type("\n")
     shell.expect(r"\x1b\[Jddprun: error: rank 1 .* was killed by SIGKILL")

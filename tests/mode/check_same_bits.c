@@ -59,8 +59,8 @@ enum { GPT2 = 3, LLAMA, LORA, TABLE };
 static const struct value dtypes[] = {
     {.options = "--dtype fp32"}, {.options = "--dtype bf16"}, {0}};
 static const struct value optimizers[] = {
-    {.options = "--optimizer sgd --nesterov --weight-decay 1e-2"},
-    {.options = "--optimizer adamw --weight-decay 0.1 --decay-on matrices"},
+    {.options = "--optimizer sgd --momentum 0.9,nesterov --weight-decay 1e-2"},
+    {.options = "--optimizer adamw --weight-decay 0.1,on=matrices"},
     {.options = "--optimizer adam"},
     {0}};
 static const struct value clips[] = {

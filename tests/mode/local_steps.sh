@@ -116,7 +116,7 @@ for part in from=3 lr=1 momentum=0; do
     refused "--sync-every 1: ${part%=*}= needs an average after more steps than 1" "$@" --sync-every 1,$part
 done
 refused '--sync-every ...,momentum=1: must be a number from 0 to 0.9999' "$@" --sync-every 4,from=3,momentum=1
-refused '--sync-every 4,,lr=1: "" is no part of --sync-every' "$@" --sync-every 4,,lr=1
+refused '--sync-every 4,,lr=1: "" is unknown: --sync-every takes' "$@" --sync-every 4,,lr=1
 refused '--sync-every belongs to --mode ddp, and the mode is accum' "$trainer" $mlp --sync-every 4
 refused '--sync-every belongs to --mode ddp, and the mode is dp' "$trainer" $mlp --mode dp --replicas 2 --sync-every 4
 finish

@@ -52,7 +52,7 @@ for start in "$trainer" "$ddprun -n 2 trainer --mode pipeline" "$ddprun -n 4 tra
 done
 
 # The best checkpoint, and copies of the weights for other programs.
-expect "best" 0 'best .*best, which is' "$ddprun" -n 2 trainer $mlp --stages 2 --steps 6 --eval-every 2 --checkpoint "$work/best" --keep-best
+expect "best" 0 'best .*best, which is' "$ddprun" -n 2 trainer $mlp --stages 2 --steps 6 --eval-every 2 --checkpoint "$work/best" --keep 3,best
 set -- $gpt2 --no-eval --quiet
 expect "export" 0 '' "$trainer" "$@" --export "$work/one.safetensors"
 expect "export of 2 stages" 0 '' "$ddprun" -n 2 trainer "$@" --stages 2 --export "$work/two.safetensors"

@@ -15,7 +15,7 @@ with open(sys.argv[1], "wb") as file:  # of llm.c; each token is likely to follo
     file.write(array.array("H", (draw.randrange(8) + 8 * (i % 12) for i in range(count))).tobytes())
 END
 set -- trainer --model gpt2 --data "$work/tokens.bin" --seq-len 16 --batch-size 2 --no-shuffle --no-eval --quiet --threads 1 \
-    --optimizer adamw --beta2 0.999 --weight-decay 0 --clip-grad-norm 0 --schedule constant
+    --optimizer adamw,beta2=0.999 --weight-decay 0 --clip-grad-norm 0 --schedule constant
 expect "initial weights" 0 '' "$ddprun" -n 1 "$@" --layers 4 --heads 2 --channels 32 --vocab-size 100 --lr 0 --steps 1 \
     --export "$work/model.bin"
 

@@ -6,14 +6,14 @@ small_fashion
 
 common="--data $work/small --batch-size 32 --global-batch 256 --seed 1 --no-eval --quiet"
 
-set -- $common --steps 60 --hidden 33,17 --nesterov --weight-decay 1e-4 --schedule cosine --warmup-steps 5
+set -- $common --steps 60 --hidden 33,17 --momentum 0.9,nesterov --weight-decay 1e-4 --schedule cosine --warmup-steps 5
 same "1 worker x 8" "$trainer" "$@" --threads 1
 same "2 workers x 4, 2 threads" "$ddprun" -n 2 trainer "$@" --threads 2 --bucket-mb 0.01
 same "8 workers x 1, small buckets" "$ddprun" -n 8 trainer "$@" --bucket-mb 0.001
 same "dp, 8 replicas" "$trainer" --mode dp --replicas 8 "$@"
 # Every way to share the update out, with a norm over all parts.
 first=
-set -- $common --steps 20 --hidden 200,33,17 --optimizer adamw --clip-grad-norm 0.5 --weight-decay 0.1 --decay-on matrices
+set -- $common --steps 20 --hidden 200,33,17 --optimizer adamw --clip-grad-norm 0.5 --weight-decay 0.1,on=matrices
 same "update: 1 worker x 8" "$trainer" "$@"
 same "update: 8 workers" "$ddprun" -n 8 trainer "$@" --bucket-mb 0.03
 same "update: 2 replicas" "$ddprun" -n 2 trainer "$@" --zero 0 --bucket-mb 0.1

@@ -103,24 +103,17 @@ static const struct {
     {{"--model", "article", "--hidden", "3"}, 8, "--hidden", "mlp"},
     {{"--data-size", "3"}, 100, "--data-size", "article"},
     {{"--dropout", "0"}, 100, "--dropout", "gpt2"},
-    {{"--nesterov", "--momentum", "0"}, 100, "--nesterov", "--momentum"},
+    {{"--momentum", "0,nesterov"}, 100, "--momentum 0,nesterov", "above 0"},
     {{"--momentum", "0.5", "--optimizer", "adamw"}, 100, "--momentum", "--optimizer sgd"},
-    {{"--nesterov", "--optimizer", "adam"}, 100, "--nesterov", "--optimizer sgd"},
-    {{"--beta1", "0.5"}, 100, "--beta1", "--optimizer adam or adamw"},
-    {{"--beta2", "0.5"}, 100, "--beta2", "--optimizer adam or adamw"},
-    {{"--eps", "0.5"}, 100, "--eps", "--optimizer adam or adamw"},
-    {{"--min-lr", "0.2"}, 100, "--min-lr 0.2", "0.1"},
-    {{"--min-lr", "0.01", "--schedule", "constant"},
-     100,
-     "--min-lr",
-     "--schedule linear or cosine"},
-    {{"--lr-gamma", "0.5"}, 100, "--lr-gamma", "--schedule step"},
-    {{"--lr-step-size", "5"}, 100, "--lr-step-size", "--schedule step"},
-    {{"--lr-milestones", "5,6"}, 100, "--lr-milestones", "--schedule step"},
-    {{"--schedule", "step", "--lr-milestones", "5", "--lr-step-size", "5"},
-     100,
-     "--lr-milestones",
-     "--lr-step-size"},
+    {{"--optimizer", "sgd,beta1=0.5"}, 100, "--optimizer ...,beta1", "--optimizer adam or adamw"},
+    {{"--optimizer", "sgd,beta2=0.5"}, 100, "--optimizer ...,beta2", "--optimizer adam or adamw"},
+    {{"--optimizer", "sgd,eps=0.5"}, 100, "--optimizer ...,eps", "--optimizer adam or adamw"},
+    {{"--schedule", "linear,min=0.2"}, 100, "--schedule ...,min=0.2", "0.1"},
+    {{"--schedule", "constant,min=0.01"}, 100, "--schedule ...,min", "--schedule linear or cosine"},
+    {{"--schedule", "linear,gamma=0.5"}, 100, "--schedule ...,gamma", "--schedule step"},
+    {{"--schedule", "linear,every=5"}, 100, "--schedule ...,every", "--schedule step"},
+    {{"--schedule", "linear,at=5:6"}, 100, "--schedule ...,at", "--schedule step"},
+    {{"--schedule", "step,at=5,every=5"}, 100, "--schedule ...,every", "--schedule ...,at"},
     {{"--zero", "1"}, 100, "--zero 1", "--mode ddp"},
     {{"--sync-batch-norm"}, 100, "--sync-batch-norm", "--mode accum has one worker"},
     {{"--mode", "dp", "--sync-batch-norm"}, 100, "--sync-batch-norm", "--mode dp has one worker"},
@@ -199,7 +192,7 @@ START_TEST(optimizer_rows)
     } rows[] = {
         {{NULL}, "sgd", 0.1, 0, 0.999, 0, 0},
         {{"--optimizer", "adamw"}, "adamw", 0.001, 0.01, 0.999, 0, 0},
-        {{"--optimizer", "adam", "--beta2", "0.95", "--weight-decay", "0.5", "--lr", "0.2"},
+        {{"--optimizer", "adam,beta2=0.95", "--weight-decay", "0.5", "--lr", "0.2"},
          "adam",
          0.2,
          0.5,
@@ -239,10 +232,10 @@ END_TEST
 /* Epochs become steps: 13 shards of 8 and fewer samples an epoch. */
 START_TEST(step_schedule)
 {
-    const char *const every[WORDS] = {"--schedule", "step",         "--lr-step-size",
-                                      "2",          "--batch-size", "8"};
-    const char *const at[WORDS] = {"--schedule",   "step", "--lr-milestones", "1,3",
-                                   "--batch-size", "8",    "--lr-gamma",      "0.5"};
+    const char *const every[WORDS] = {"--schedule", "step,every=2", "--batch-size", "8"};
+    const char *const at[WORDS] = {"--schedule",   "step,every=2,min=1",
+                                   "--schedule",   "step,at=1:3,gamma=0.5",
+                                   "--batch-size", "8"};
     struct ddp_train_plan plan;
     ck_assert_int_eq(plan_of(every, 100, false, &plan), DDP_OK);
     ck_assert_int_eq(plan.steps_per_epoch, 13);

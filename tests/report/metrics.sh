@@ -67,7 +67,7 @@ expect "trace of some steps" 0 "" $article --trace "$work/trace,steps=3-5" --sav
 trace "trace: three steps" "$work/trace" 1 3 step forward backward update
 expect "trace of dp" 0 "" $article --mode dp --trace "$work/trace"
 trace "trace: dp" "$work/trace" 1 6 step forward backward "sum gradients" scatter update
-expect "trace of a killed run" 137 "" "$ddprun" -n 2 --grace 1 --inject kill:rank=1,step=20000 \
+DDP_FAULTS=kill:rank=1,step=20000 expect "trace of a killed run" 137 "" "$ddprun" -n 2 --grace 1 \
     "$trainer" --model article --data-size 8 --batch-size 2 --epochs 15000 --zero 0 --trace "$work/trace,steps=1-1000000" --quiet
 trace "trace: killed" "$work/trace" 2 0 step forward backward update bucket
 # However a run ends, and whatever was on its way to the file then: it is JSON.

@@ -21,8 +21,8 @@ text="--data $work/text --seq-len 40 --batch-size 2 --global-batch 4"
 options() {
     case $1 in
     article) echo "--model article" ;;
-    mlp-sgd) echo "--model mlp --hidden 800,33 $images --optimizer sgd --momentum 0.9 --nesterov --weight-decay 1e-2" ;;
-    mlp-adam) echo "--model mlp --hidden 33,17 $images --optimizer adam --schedule step --lr-step-size 1 --lr-gamma 0.7" ;;
+    mlp-sgd) echo "--model mlp --hidden 800,33 $images --optimizer sgd --momentum 0.9,nesterov --weight-decay 1e-2" ;;
+    mlp-adam) echo "--model mlp --hidden 33,17 $images --optimizer adam --schedule step,every=1,gamma=0.7" ;;
     mlp-adamw) echo "--model mlp --hidden 33,17 $images --optimizer adamw --schedule cosine --clip-grad-norm 0.05" ;;
     table) echo "--model mlp --hidden 19 --data $work/table.csv --target 4 --normalize --batch-size 4 --global-batch 8 --decay-on matrices" ;;
     cnn) echo "--model cnn $images --augment crop,flip" ;;

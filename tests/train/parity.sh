@@ -46,7 +46,7 @@ while read -r model optimizer rate shards batch seed losses; do
     # PyTorch's defaults, not the model's.
     case $optimizer in
     sgd) set -- "$@" --weight-decay 0 ;;
-    adamw) set -- "$@" --weight-decay 0.01 --decay-on all --beta2 0.999 ;;
+    adamw) set -- "$@" --optimizer adamw,beta2=0.999 --weight-decay 0.01,on=all ;;
     esac
     case $model in
     resnet) set -- "$@" --size 20 --dataset idx ;;

@@ -44,7 +44,7 @@ expect "bucket-mb without ddp" 2 'error: --bucket-mb .*--mode ddp' $t $one --buc
 expect "too many shards for dp" 2 'error: .*--acc-steps.*16000 shards' $t $one --mode dp --acc-steps 8001
 expect "data for article" 2 'error: --data' $t $one --data /tmp
 expect "data-size for mlp" 2 'error: --data-size' $t --data-size 3
-expect "nesterov alone" 2 'error: --nesterov' $t $one --nesterov --momentum 0
+expect "nesterov alone" 2 'error: --momentum 0,nesterov' $t $one --momentum 0,nesterov
 expect "too few samples" 2 'error: 3 samples are too few for 4 shards.*at least 4' \
     $t $one --data-size 3 --acc-steps 4 --drop-last
 expect "accum with 2 workers" 2 'error: --mode accum .*2 workers' "$ddprun" -n 2 trainer --quiet $one --mode accum
@@ -285,17 +285,17 @@ expect "hidden for cnn" 2 'error: --hidden belongs to the model mlp, and the mod
 told "warm-up" '--warmup-steps: the warm-up of 9 steps is longer than the run, of 2:.* never reaches 0.01' \
     $t --model article --epochs 2 --warmup-steps 9
 told "warm-up, 2 workers" '--warmup-steps: .* longer than the run' "$ddprun" -n 2 trainer --quiet $one --warmup-steps 9
-told "milestones" '--lr-milestones: the last one is at step 8, and the run has 2' \
-    $t --model article --epochs 2 --schedule step --lr-milestones 1,7
-told "step size" '--lr-step-size: the first fall is at step 8, and the run has 2' \
-    $t --model article --epochs 2 --schedule step --lr-step-size 7
+told "milestones" '--schedule ...,at=: the last one is at step 8, and the run has 2' \
+    $t --model article --epochs 2 --schedule step,at=1:7
+told "step size" '--schedule ...,every=: the first fall is at step 8, and the run has 2' \
+    $t --model article --epochs 2 --schedule step,every=7
 told "trace steps" '--trace ...,steps= begins at 20, and the run ends after step 1: the trace shows none' $t $one --trace "$work/t,steps=20-30"
-told "decay" '--decay-on has no effect: the weight decay is 0' $t $one --decay-on matrices
+told "decay" '--weight-decay 0,on= has no effect' $t $one --weight-decay 0,on=matrices
 told "val" '--val has no effect with --no-eval' $t --data "$here/tests/data/golden/npy/grey.npy,$here/tests/data/golden/npy/grey-y.npy" \
     --val "$here/tests/data/golden/npy/grey.npy,$here/tests/data/golden/npy/grey-y.npy" --no-eval --hidden 2 --steps 1
 expect "generating" 4 'warning: --save, --epochs have no effect with --generate' $t --generate 3 --save x --epochs 3 --load "$work/none"
-expect "exactly the run" 0 '' $t --model article --epochs 2 --warmup-steps 2 --schedule step --lr-milestones 1 \
-    --weight-decay 0.1 --decay-on matrices --trace "$work/t,steps=2"
+expect "exactly the run" 0 '' $t --model article --epochs 2 --warmup-steps 2 --schedule step,at=1 \
+    --weight-decay 0.1,on=matrices --trace "$work/t,steps=2"
 [ ! -s "$work/out" ] || fail "exactly the run: $(cat "$work/out")"
 
 finish

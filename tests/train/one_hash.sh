@@ -24,7 +24,7 @@ options() {
     mlp-sgd) echo "--model mlp --hidden 800,33 $images --optimizer sgd --momentum 0.9,nesterov --weight-decay 1e-2" ;;
     mlp-adam) echo "--model mlp --hidden 33,17 $images --optimizer adam --schedule step,every=1,gamma=0.7" ;;
     mlp-adamw) echo "--model mlp --hidden 33,17 $images --optimizer adamw --schedule cosine --clip-grad-norm 0.05" ;;
-    table) echo "--model mlp --hidden 19 --data $work/table.csv --target 4 --normalize --batch-size 4 --global-batch 8 --decay-on matrices" ;;
+    table) echo "--model mlp --hidden 19 --data $work/table.csv --target 4 --normalize --batch-size 4 --global-batch 8 --weight-decay 0.3,on=matrices" ;;
     cnn) echo "--model cnn $images --augment crop,flip" ;;
     resnet) echo "--model resnet --size 20 --data $work/images --batch-size 2 --global-batch 4" ;;
     gpt2) echo "--model gpt2 --layers 2 --heads 2 --channels 32 $text --optimizer adamw --dropout 0.1" ;;

@@ -302,7 +302,8 @@ void ddp_staged_directory_recover(const char *path)
     ddp_staged_directory_close(d);
 }
 
-bool ddp_staged_directory_is_of(const ddp_staged_directory *directory, const char *name)
+/* Whether it was empty, or has a file of that name. */
+static bool is_of(const ddp_staged_directory *directory, const char *name)
 {
     bool empty = true;
     DIR *entries = ddp_directory_entries(directory->fd, ".");
@@ -311,6 +312,16 @@ bool ddp_staged_directory_is_of(const ddp_staged_directory *directory, const cha
     if (entries)
         closedir(entries);
     return (entries && empty) || is_there(directory->fd, name);
+}
+
+enum ddp_status ddp_staged_directory_open_of(ddp_staged_directory **directory, const char *path,
+                                             int wait_ms, const char *name, const char *refusal)
+{
+    enum ddp_status status = ddp_staged_directory_open(directory, path, wait_ms);
+    if (status != DDP_OK || is_of(*directory, name))
+        return status;
+    ddp_staged_directory_close(*directory);
+    return ddp_fail(DDP_ERR_INVALID, "%s: %s", path, refusal);
 }
 
 /* --- files ------------------------------------------------------------------------------------ */

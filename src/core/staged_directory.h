@@ -29,8 +29,11 @@ enum ddp_status ddp_staged_directory_open(ddp_staged_directory **directory, cons
  * directory is writable. Says so. */
 void ddp_staged_directory_recover(const char *path);
 
-/* Whether the directory was empty, or has a file of that name, by which its kind is known. */
-bool ddp_staged_directory_is_of(const ddp_staged_directory *directory, const char *name);
+/* Opens a directory that was empty or has a file of that name, by which its kind is known: others
+ * are not filled up.
+ *   refusal  what is wrong with others, after "PATH: " */
+enum ddp_status ddp_staged_directory_open_of(ddp_staged_directory **directory, const char *path,
+                                             int wait_ms, const char *name, const char *refusal);
 
 /* Opens a file that will be in it, as ddp_atomic_file_open().
  *   path [out]  where it is written, for messages; freed with free(), even after a failure */

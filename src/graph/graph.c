@@ -63,19 +63,9 @@ void ddp_graph_set_activations(ddp_graph *graph, enum ddp_dtype activations)
     graph->activations = activations;
 }
 
-void ddp_graph_set_fuses_norms(ddp_graph *graph, bool fuses)
+void ddp_graph_set_offers(ddp_graph *graph, const struct ddp_graph_offers *offers)
 {
-    graph->fuses_norms = fuses;
-}
-
-void ddp_graph_set_pads_classes(ddp_graph *graph, bool pads)
-{
-    graph->pads_classes = pads;
-}
-
-void ddp_graph_set_reads_bf16_weights(ddp_graph *graph, bool reads)
-{
-    graph->reads_bf16_weights = reads;
+    graph->offers = *offers;
 }
 
 void ddp_graph_set_recompute(ddp_graph *graph, bool recompute)
@@ -100,7 +90,8 @@ void ddp_graph_end_block(ddp_graph *graph)
 
 bool ddp_graph_fuses(const ddp_graph *graph, int n)
 {
-    if (!graph->fuses_norms || n < 0 || n + 1 >= graph->node_count || n + 1 == graph->network_count)
+    if (!graph->offers.fuses_norms || n < 0 || n + 1 >= graph->node_count ||
+        n + 1 == graph->network_count)
         return false;
     const struct node *node = &graph->nodes[n], *next = node + 1;
     return node->op->forward_fused && next->op->sum_and_norm && next->inputs[0] == node->output;
@@ -493,7 +484,7 @@ static enum ddp_status lay_out_parameters(ddp_graph *graph)
 int64_t ddp_graph_padded(const ddp_graph *graph, int64_t classes)
 {
     const int64_t granule = classes > MANY_CLASSES ? TILE_CLASSES : ROW_CLASSES;
-    return graph->pads_classes ? (classes + granule - 1) / granule * granule : classes;
+    return graph->offers.pads_classes ? (classes + granule - 1) / granule * granule : classes;
 }
 
 void ddp_graph_pad_parameter(ddp_graph *graph, const ddp_tensor *parameter, int64_t classes)

@@ -23,17 +23,16 @@ void ddp_graph_set_compute(ddp_graph *graph, enum ddp_dtype compute);
  * float32. */
 void ddp_graph_set_activations(ddp_graph *graph, enum ddp_dtype activations);
 
-/* Before an exec is made: sums whose rows are normalised next are planned as one operation, for
- * devices that have it. The same bits. */
-void ddp_graph_set_fuses_norms(ddp_graph *graph, bool fuses);
+/* What a device's kernels offer. Names, shapes and counts do not change, nor do the bits. */
+struct ddp_graph_offers {
+    bool fuses_norms;        /* sums whose rows are normalised next are one operation */
+    bool pads_classes;       /* where softmax cross-entropy reads a linear layer, zeros follow its
+                                weight, bias and logits up to a round number of classes */
+    bool reads_bf16_weights; /* products of float32 do, without scratch memory */
+};
 
-/* Before anything is built: where softmax cross-entropy reads a linear layer, zeros follow its
- * weight and bias up to a round number of classes, and its logits too, for devices whose products
- * are faster that way. Names, shapes and counts do not change. */
-void ddp_graph_set_pads_classes(ddp_graph *graph, bool pads);
-
-/* Before anything is built: no scratch memory is planned to unpack weights of bf16. */
-void ddp_graph_set_reads_bf16_weights(ddp_graph *graph, bool reads);
+/* Before anything is built. */
+void ddp_graph_set_offers(ddp_graph *graph, const struct ddp_graph_offers *offers);
 
 /* Before an exec is made: what the operations of a block leave for backward, except what later
  * blocks read, is dropped after forward and computed again before the block's backward. The same

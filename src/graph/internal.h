@@ -123,7 +123,7 @@ struct ddp_graph {
     const char *own_operation; /* of the program's, which runs on the CPU alone; NULL: none */
     int64_t cache_width;       /* elements of the keys and values of one position */
     enum ddp_dtype compute, activations;
-    bool fuses_norms, pads_classes, reads_bf16_weights;
+    struct ddp_graph_offers offers;
     char *description, *data;
     ddp_tensor *output, *loss; /* NULL: a stage that does not end the graph */
     int network_count;         /* nodes of the network part: those of the loss follow */

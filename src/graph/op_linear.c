@@ -87,14 +87,14 @@ static const struct ddp_op linear = {
     .flops = flops,
 };
 
-/* Weights of bf16 may have to be unpacked for products of float32; others are rounded for those of bf16, if
- * they are frozen and there is no copy. */
+/* Weights of bf16 may have to be unpacked for products of float32; others are rounded for those of
+ * bf16, if they are frozen and there is no copy. */
 size_t ddp_graph_linear_scratch(const ddp_graph *graph, const ddp_tensor *weight, int64_t rows,
                                 int64_t in, int64_t out)
 {
     const bool frozen = weight->kind == TENSOR_FROZEN, bf16 = weight->dtype == DDP_BF16;
     if (bf16 && graph->compute == DDP_F32)
-        return graph->reads_bf16_weights ? 0 : ddp_linear_unpack_bytes(in, out);
+        return graph->offers.reads_bf16_weights ? 0 : ddp_linear_unpack_bytes(in, out);
     return ddp_linear_scratch_bytes(rows, in, out, graph->compute, graph->activations,
                                     bf16 || !frozen);
 }

@@ -226,9 +226,7 @@ static ddp_graph *create_stage(const ddp_graph *whole)
     stage->target_count = whole->target_count;
     stage->compute = whole->compute;
     stage->activations = whole->activations;
-    stage->fuses_norms = whole->fuses_norms;
-    stage->pads_classes = whole->pads_classes;
-    stage->reads_bf16_weights = whole->reads_bf16_weights;
+    stage->offers = whole->offers;
     return stage;
 }
 

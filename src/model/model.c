@@ -65,9 +65,7 @@ enum ddp_status ddp_model_build(ddp_graph **graph, const struct ddp_model *model
     ddp_graph_set_description(g, description);
     ddp_graph_set_compute(g, config->compute);
     ddp_graph_set_activations(g, config->activations);
-    ddp_graph_set_fuses_norms(g, config->fuses_norms);
-    ddp_graph_set_pads_classes(g, config->pads_classes);
-    ddp_graph_set_reads_bf16_weights(g, config->reads_bf16_weights);
+    ddp_graph_set_offers(g, &config->offers);
     ddp_graph_set_recompute(g, config->recompute);
     status = model->build(g, config);
     if (status != DDP_OK) {

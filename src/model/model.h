@@ -28,11 +28,9 @@ struct ddp_model_config {
     enum ddp_dtype compute; /* of matrix products: DDP_F32 or DDP_BF16 */
     /* What the device's kernels offer; of the run, not of the model: */
     enum ddp_dtype activations; /* in memory: DDP_F32, or DDP_BF16 with that compute */
-    bool fuses_norms;           /* sums are normalised in one pass */
-    bool pads_classes;          /* products want a round number of classes */
-    bool reads_bf16_weights;    /* products of float32 do, without scratch memory */
-    bool recompute;             /* blocks are computed again in backward */
-    enum ddp_dtype x_dtype;     /* of the samples */
+    struct ddp_graph_offers offers;
+    bool recompute;         /* blocks are computed again in backward */
+    enum ddp_dtype x_dtype; /* of the samples */
     int64_t label_count;
     enum ddp_dtype label_dtype;
     bool last_only; /* tokens: the output is of the last position only; to generate, not to train */

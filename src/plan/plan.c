@@ -251,9 +251,10 @@ void ddp_train_config_dtype(struct ddp_model_config *config, const struct ddp_tr
     const struct ddp_kernels *kernels = plan->device.kernels;
     config->compute = bf16 ? DDP_BF16 : DDP_F32;
     config->activations = bf16 && (!kernels || kernels->bf16_activations) ? DDP_BF16 : DDP_F32;
-    config->fuses_norms = !kernels || kernels->add_layer_norm_forward;
-    config->pads_classes = (!kernels || kernels->pads_classes) && (float)plan->optimizer.eps > 0;
-    config->reads_bf16_weights = kernels && kernels->reads_bf16_weights;
+    config->offers.fuses_norms = !kernels || kernels->add_layer_norm_forward;
+    config->offers.pads_classes =
+        (!kernels || kernels->pads_classes) && (float)plan->optimizer.eps > 0;
+    config->offers.reads_bf16_weights = kernels && kernels->reads_bf16_weights;
 }
 
 const char *ddp_train_show_nodes(const struct ddp_train_plan *plan, char text[DDP_TRAIN_NODES])

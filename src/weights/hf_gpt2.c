@@ -8,10 +8,10 @@
 
 #include "core/log.h"
 #include "core/memory.h"
-#include "core/bf16.h"
 #include "model/gpt2.h"
 #include "weights/format.h"
 #include "weights/hf_config.h"
+#include "weights/hf_llama.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define PREFIX     "transformer."
-#define TURN_BLOCK 32 /* a block of both matrices fits into the cache */
+#define TURN_BLOCK 32 /* so many lines of a matrix stay in the cache */
 
 struct source {
     const ddp_safetensors *file;
@@ -66,34 +66,23 @@ bool ddp_hf_gpt2_shape(struct ddp_gpt2_shape *shape, const ddp_safetensors *file
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* Value i of a tensor that may start at any byte. */
-static float value_at(const struct ddp_safetensor *tensor, size_t i)
-{
-    const unsigned char *bytes = tensor->data;
-    uint16_t half;
-    float value;
-    if (tensor->dtype[0] == 'F' && tensor->dtype[1] == '3') {
-        memcpy(&value, bytes + i * sizeof value, sizeof value);
-        return value;
-    }
-    memcpy(&half, bytes + i * sizeof half, sizeof half);
-    return tensor->dtype[0] == 'B' ? ddp_bf16_to_f32(half) : ddp_f16_to_f32(half);
-}
-
 /* out (rows, columns) from a tensor of that shape, or of (columns, rows) when it is turned. */
 static void copy_values(float *out, const struct ddp_safetensor *tensor, int64_t rows,
                         int64_t columns, bool turned)
 {
-    if (!turned) {
-        for (int64_t i = 0; i < rows * columns; i++)
-            out[i] = value_at(tensor, (size_t)i);
-        return;
-    }
-    for (int64_t r0 = 0; r0 < rows; r0 += TURN_BLOCK)
-        for (int64_t c0 = 0; c0 < columns; c0 += TURN_BLOCK)
-            for (int64_t r = r0; r < rows && r < r0 + TURN_BLOCK; r++)
-                for (int64_t c = c0; c < columns && c < c0 + TURN_BLOCK; c++)
-                    out[r * columns + c] = value_at(tensor, (size_t)(c * rows + r));
+    const int64_t width = strcmp(tensor->dtype, "F32") == 0 ? 4 : 2;
+    const char *data = tensor->data;
+    float line[TURN_BLOCK];
+    if (!turned)
+        ddp_hf_values_convert(out, data, tensor->dtype, (size_t)(rows * columns));
+    for (int64_t r0 = 0; turned && r0 < rows; r0 += TURN_BLOCK)
+        for (int64_t c = 0; c < columns; c++) {
+            const int64_t some = rows - r0 < TURN_BLOCK ? rows - r0 : TURN_BLOCK;
+            ddp_hf_values_convert(line, data + (c * rows + r0) * width, tensor->dtype,
+                                  (size_t)some);
+            for (int64_t r = 0; r < some; r++)
+                out[(r0 + r) * columns + c] = line[r];
+        }
 }
 
 static enum ddp_status take_tensor(const struct source *source, const char *name,
@@ -106,8 +95,7 @@ static enum ddp_status take_tensor(const struct source *source, const char *name
     if (!tensor)
         return ddp_fail(DDP_ERR_FORMAT, "%s: tensor %s%s is missing: is it another model's file?",
                         source->path, source->prefix, name);
-    if (strcmp(tensor->dtype, "F32") != 0 && strcmp(tensor->dtype, "F16") != 0 &&
-        strcmp(tensor->dtype, "BF16") != 0)
+    if (!ddp_hf_values_convert(out, tensor->data, tensor->dtype, 0))
         return ddp_fail(DDP_ERR_FORMAT, "%s: tensor %s is %s; F32, F16 and BF16 can be read",
                         source->path, tensor->name, tensor->dtype);
     if (count == 1)

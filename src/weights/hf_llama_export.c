@@ -292,18 +292,12 @@ static enum ddp_status write_weights(struct writing *writing)
 
 /* --- whole ------------------------------------------------------------------------------------ */
 
-/* What is there must be a model, or nothing: other directories are not filled up.
- *   wait_ms  for another writer */
 static enum ddp_status open_target(ddp_staged_directory **directory, const char *path, int wait_ms)
 {
-    enum ddp_status status = ddp_staged_directory_open(directory, path, wait_ms);
-    if (status != DDP_OK || ddp_staged_directory_is_of(*directory, CONFIG))
-        return status;
-    ddp_staged_directory_close(*directory);
-    return ddp_fail(DDP_ERR_INVALID,
-                    "%s: it has files, but no config.json: it is not the directory of a model, so "
-                    "nothing is written there: name another, or empty it",
-                    path);
+    return ddp_staged_directory_open_of(
+        directory, path, wait_ms, CONFIG,
+        "it has files, but no config.json: it is not the directory of a model, so nothing is "
+        "written there: name another, or empty it");
 }
 
 enum ddp_status ddp_hf_llama_export_check(const struct ddp_hf_export *to)

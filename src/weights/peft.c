@@ -172,14 +172,9 @@ static bool is_weights(const char *name)
 
 static enum ddp_status open_target(ddp_staged_directory **directory, const char *path, int wait_ms)
 {
-    enum ddp_status status = ddp_staged_directory_open(directory, path, wait_ms);
-    if (status != DDP_OK || ddp_staged_directory_is_of(*directory, CONFIG))
-        return status;
-    ddp_staged_directory_close(*directory);
-    return ddp_fail(DDP_ERR_INVALID,
-                    "--export %s: this directory holds something other than adapters: "
-                    "name another one, or add merge to write the whole model",
-                    path);
+    return ddp_staged_directory_open_of(directory, path, wait_ms, CONFIG,
+                                        "this directory holds something other than adapters: name "
+                                        "another one, or add merge to write the whole model");
 }
 
 enum ddp_status ddp_peft_save_check(const char *directory)

@@ -135,8 +135,8 @@ static void open_pass(struct pass *p, const struct subject *subject, const char 
     config.batch = SAMPLES;
     config.compute = compute;
     config.activations = activations;
-    config.fuses_norms = fuses;
-    config.pads_classes = true;
+    config.offers.fuses_norms = fuses;
+    config.offers.pads_classes = true;
     for (int i = 0; i < 6 && subject->options[i]; i += 2)
         set_model_option(&config, subject->model, subject->options[i], subject->options[i + 1]);
     if (subject->model->dataset)

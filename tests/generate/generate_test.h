@@ -38,7 +38,7 @@ static inline struct generation gen_open_shape(ddp_device *device, const struct 
                                       .dim_count = 1,
                                       .dims = {GEN_CONTEXT},
                                       .classes = GEN_VOCABULARY,
-                                      .pads_classes = true}};
+                                      .offers.pads_classes = true}};
     if (gpt2)
         *ddp_gpt2_of(&g.config.own) = *gpt2;
     else

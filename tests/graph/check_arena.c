@@ -54,7 +54,7 @@ START_TEST(fused_norms_begin_with_their_sums)
     ck_assert_int_eq(ddp_model_build(&graph, &sharing, &small), DDP_OK);
     for (int n = 0; n < graph->node_count; n++)
         ck_assert(!ddp_graph_fuses(graph, n));
-    ddp_graph_set_fuses_norms(graph, true);
+    ddp_graph_set_offers(graph, &(struct ddp_graph_offers){.fuses_norms = true});
     for (unsigned parts = 1; parts <= ALL_PARTS; parts++)
         plan_is_disjoint(graph, parts);
     ck_assert_int_eq(ddp_graph_plan_make(graph, ALL_PARTS, &plan), DDP_OK);
@@ -91,7 +91,7 @@ START_TEST(recomputation_shrinks_the_arena)
         ck_assert_int_eq(ddp_exec_arena_bytes(graph, ALL_PARTS, &bytes[i]), DDP_OK);
     }
     for (int fuses = 0; fuses < 2; fuses++) {
-        ddp_graph_set_fuses_norms(graph, fuses);
+        ddp_graph_set_offers(graph, &(struct ddp_graph_offers){.fuses_norms = fuses});
         for (unsigned parts = 1; parts <= ALL_PARTS; parts++)
             plan_is_disjoint(graph, parts);
     }

@@ -41,7 +41,7 @@ static void open_fixture(struct fixture *f, const struct ddp_model *model, unsig
     struct ddp_rng rng;
     memset(f, 0, sizeof *f);
     struct ddp_model_config config = small;
-    config.pads_classes = pads;
+    config.offers.pads_classes = pads;
     if (model == &ddp_model_mlp)
         set_model_option(&config, model, "hidden", "6,5");
     ck_assert_int_eq(ddp_model_build(&f->graph, model, &config), DDP_OK);
@@ -410,7 +410,7 @@ START_TEST(padded_layout)
         for (int kind = 0; kind < 4; kind++) { /* tied; a layer; with an activation; not asked */
             struct ddp_model_config config = {.batch = 2, .features = kind, .classes = n};
             config.dim_count = kind == 2 ? DDP_ACTIVATION_RELU : DDP_ACTIVATION_NONE;
-            config.pads_classes = kind < 3;
+            config.offers.pads_classes = kind < 3;
             ddp_graph *graph;
             ck_assert_int_eq(ddp_model_build(&graph, &model, &config), DDP_OK);
             const int64_t own = kind < 2 ? padding : 0;

@@ -40,7 +40,7 @@ static ddp_graph *build(const struct shape *s)
     ddp_graph *graph;
     ck_assert_int_eq(ddp_graph_create(&graph), DDP_OK);
     ddp_graph_set_compute(graph, s->bf16 ? DDP_BF16 : DDP_F32);
-    ddp_graph_set_pads_classes(graph, s->pads);
+    ddp_graph_set_offers(graph, &(struct ddp_graph_offers){.pads_classes = s->pads});
     ddp_tensor *x = ddp_graph_input(graph, "x", DDP_F32, 2, (int64_t[]){s->rows, s->channels});
     ddp_tensor *labels = ddp_graph_input(graph, "labels", DDP_I32, 1, (int64_t[]){s->rows});
     x = ddp_graph_linear_layer(graph, "fc", x, s->channels, true, DDP_ACTIVATION_NONE);

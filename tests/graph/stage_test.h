@@ -105,8 +105,8 @@ static inline ddp_graph *build_subject(const struct subject *subject, const stru
     ddp_graph *graph;
     config.compute = way->compute;
     config.activations = way->activations;
-    config.fuses_norms = way->fuses;
-    config.pads_classes = true;
+    config.offers.fuses_norms = way->fuses;
+    config.offers.pads_classes = true;
     for (int i = 0; i < 8 && subject->options[i]; i += 2)
         set_model_option(&config, subject->model, subject->options[i], subject->options[i + 1]);
     if (subject->model->dataset)

@@ -102,7 +102,7 @@ static void open_fixture(struct fixture *f, int layers, enum ddp_dtype dtype, in
     frozen_layers = layers;
     frozen_dtype = dtype;
     config.recompute = way & RECOMPUTES;
-    config.pads_classes = way & PADS;
+    config.offers.pads_classes = way & PADS;
     ck_assert_int_eq(ddp_model_build(&f->graph, &words, &config), DDP_OK);
     ck_assert_int_eq(ddp_device_open(&f->device, "cpu", 0, 1), DDP_OK);
     const size_t count = (size_t)ddp_graph_flat_count(f->graph);

@@ -123,8 +123,10 @@ static ddp_graph *build(int64_t rows)
 {
     static const struct ddp_model headed = {.name = "headed", .build = build_head};
     ddp_graph *built;
-    struct ddp_model_config config = {
-        .batch = rows, .features = FEATURES, .classes = CLASSES, .pads_classes = update == 1};
+    struct ddp_model_config config = {.batch = rows,
+                                      .features = FEATURES,
+                                      .classes = CLASSES,
+                                      .offers.pads_classes = update == 1};
     if (head) {
         ck_assert_int_eq(ddp_model_build(&built, &headed, &config), DDP_OK);
         return built;

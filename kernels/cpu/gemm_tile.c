@@ -20,6 +20,10 @@
 #define SMALL_PANEL      16384                 /* of them, on the stack */
 #define IN_PLACE_ROWS    42                    /* rows of C for which B is not packed */
 #define IN_PLACE_COLUMNS 4                     /* strips of C for which A is not packed */
+#define PACK_DEPTHS      8                     /* packed at a time where lines lie side by side */
+#define ROW_PANELS       4                     /* of A, packed at once where they do */
+#define COPIED_ROWS      256                   /* rows of C, or elements of B, up to which */
+#define COPIED_ELEMENTS  524288                /* the first rows pack B on their way */
 #define ROW_COLUMNS      1024                  /* of a single row, at a time */
 
 struct multiply {
@@ -32,7 +36,7 @@ struct multiply {
     int64_t depth, depths, packed; /* the part of K, and how many packed depths it becomes */
     int64_t column, columns;       /* the panel */
     float *panel, *left;           /* packed B and A */
-    bool a_in_place, b_in_place, add, last;
+    bool a_in_place, b_in_place, b_copied, add, last;
 };
 
 static int64_t at_most(int64_t value, int64_t limit)
@@ -147,22 +151,34 @@ static bool strip_in_place(const struct multiply *run, int64_t columns)
     return run->b_form == DDP_GEMM_F32 && !g->transpose_b && columns == run->strip;
 }
 
-/* The strips of a panel against `rows` rows of A. */
-static void run_rows(const struct multiply *run, int64_t row, int64_t rows, bool first)
+/* Fetches a share of lines whose elements lie side by side: part `at` of `parts`. */
+static void fetch_share(const struct ddp_gemm_lines *lines, int64_t at, int64_t parts)
 {
+    const int64_t size = lines->form == DDP_GEMM_F32 ? 4 : 2, bytes = lines->depths * size;
+    const int64_t begin = bytes * at / parts, end = bytes * (at + 1) / parts;
+    for (int64_t line = 0; line < lines->lines; line++)
+        for (int64_t byte = begin; byte < end; byte += DDP_CACHE_LINE)
+            __builtin_prefetch((const char *)lines->from + line * lines->step * size + byte);
+}
+
+/* The strips of a panel against `rows` rows of A. */
+static void run_rows(const struct multiply *run, const float *packed, int64_t row, int64_t rows,
+                     bool first)
+{
+    const struct ddp_gemm_lines behind =
+        rows_of_a(run, row + rows, at_most(run->row + run->rows - row - rows, rows));
+    const int64_t strips = (run->columns + run->strip - 1) / run->strip;
     const struct ddp_gemm *g = run->gemm;
     const struct ddp_gemm_set *set = run->set;
     struct ddp_gemm_micro micro = {.depths = run->packed, .add = run->add, .ldc = g->ldc};
     enum ddp_gemm_kind kind = DDP_GEMM_PACKED;
     const struct ddp_gemm_lines left = rows_of_a(run, row, rows);
-    micro.a = run->left;
+    micro.a = packed;
     micro.a_step = round_up(set->rows, set->lanes);
     if (run->a_in_place) {
         micro.a = left.from;
         micro.a_step = g->lda;
         kind = g->transpose_a ? DDP_GEMM_PACKED : DDP_GEMM_A_IN_PLACE;
-    } else {
-        set->pack(run->left, micro.a_step, &left);
     }
     const unsigned flushing = begin_flushing(run);
     for (int64_t j = 0; j < run->columns; j += run->strip) {
@@ -180,6 +196,8 @@ static void run_rows(const struct multiply *run, int64_t row, int64_t rows, bool
             micro.b_step = g->ldb;
         }
         micro.c = g->c + row * g->ldc + run->column + j;
+        if (!g->transpose_a)
+            fetch_share(&behind, j / run->strip, strips);
         run_kernel(set->kernels[use][rows - 1][width / set->lanes - 1], &micro, rows, here, width);
     }
     end_flushing(run, flushing);
@@ -187,16 +205,61 @@ static void run_rows(const struct multiply *run, int64_t row, int64_t rows, bool
         g->epilogue(g->epilogue_arg, row, rows, run->column, run->columns);
 }
 
+/* Some depths of lines. */
+static struct ddp_gemm_lines depths_of(const struct ddp_gemm_lines *lines, int64_t depth,
+                                       int64_t depths)
+{
+    struct ddp_gemm_lines some = *lines;
+    some.from = element_of(lines->from, lines->form != DDP_GEMM_F32,
+                           lines->along ? depth * lines->step : depth);
+    some.depths = at_most(lines->depths - depth, depths);
+    return some;
+}
+
+/* Where depths go that are `depth` behind the first one, in a strip of some width. */
+static int64_t packed_at(const struct multiply *run, int64_t depth, int64_t width)
+{
+    return (run->a_form == DDP_GEMM_PAIRS ? depth / 2 : depth) * width;
+}
+
+/* `count` of the `panels` that rows of A are cut into. Rows that lie side by side are packed a few
+ * depths at a time, in the order of memory. */
+static void pack_rows(const struct multiply *run, int64_t row, int64_t panel, int64_t panels,
+                      int64_t count)
+{
+    const int64_t width = round_up(run->set->rows, run->set->lanes);
+    const int64_t some = count > 1 ? PACK_DEPTHS : run->depths;
+    for (int64_t depth = 0; depth < run->depths; depth += some) {
+        int64_t first = row;
+        for (int64_t i = 0; i < count; i++) {
+            const int64_t rows = run->rows / panels + (panel + i < run->rows % panels);
+            const struct ddp_gemm_lines lines = rows_of_a(run, first, rows);
+            const struct ddp_gemm_lines left = depths_of(&lines, depth, some);
+            run->set->pack(run->left + i * width * run->packed + packed_at(run, depth, width),
+                           width, &left);
+            first += rows;
+        }
+    }
+}
+
 /* What the first rows do not pack on their way. */
 static void pack_panel(const struct multiply *run)
 {
-    for (int64_t j = 0; j < run->columns; j += run->strip) {
-        const int64_t here = at_most(run->columns - j, run->strip);
-        const bool on_the_way = run->b_in_place || !run->a_in_place || run->gemm->transpose_a;
-        if (strip_in_place(run, here) && on_the_way)
-            continue;
-        const struct ddp_gemm_lines right = columns_of_b(run, run->column + j, here);
-        run->set->pack(run->panel + j * run->packed, round_up(here, run->set->lanes), &right);
+    const bool on_the_way =
+        run->b_in_place || (run->b_copied && (!run->a_in_place || run->gemm->transpose_a));
+    const int64_t some =
+        run->gemm->transpose_b || run->b_in_place || run->b_copied ? run->depths : PACK_DEPTHS;
+    for (int64_t depth = 0; depth < run->depths; depth += some) {
+        for (int64_t j = 0; j < run->columns; j += run->strip) {
+            const int64_t here = at_most(run->columns - j, run->strip);
+            const int64_t width = round_up(here, run->set->lanes);
+            if (strip_in_place(run, here) && on_the_way)
+                continue;
+            const struct ddp_gemm_lines lines = columns_of_b(run, run->column + j, here);
+            const struct ddp_gemm_lines right = depths_of(&lines, depth, some);
+            run->set->pack(run->panel + j * run->packed + packed_at(run, depth, width), width,
+                           &right);
+        }
     }
 }
 
@@ -206,12 +269,16 @@ static void run_panel(struct multiply *run)
     const bool sets = !g->transpose_a && g->lda % 512 == 0; /* rows that share a set of the cache */
     const int64_t most = run->a_in_place && sets ? at_most(run->set->rows, 7) : run->set->rows;
     const int64_t panels = (run->rows + most - 1) / most;
-    const bool copies = !run->a_in_place || g->transpose_a;
+    const bool copies = run->b_copied && (!run->a_in_place || g->transpose_a);
+    const int64_t group = g->transpose_a ? ROW_PANELS : 1;
+    const int64_t left = round_up(run->set->rows, run->set->lanes) * run->packed;
     pack_panel(run);
     int64_t row = run->row;
     for (int64_t panel = 0; panel < panels; panel++) {
         const int64_t rows = run->rows / panels + (panel < run->rows % panels);
-        run_rows(run, row, rows, panel == 0 && copies);
+        if (!run->a_in_place && panel % group == 0)
+            pack_rows(run, row, panel, panels, at_most(panels - panel, group));
+        run_rows(run, run->left + panel % group * left, row, rows, panel == 0 && copies);
         row += rows;
     }
 }
@@ -328,13 +395,14 @@ bool ddp_gemm_tile_run(const struct ddp_gemm *gemm, const struct ddp_gemm_tile *
         run_row(gemm, tile, run.set);
         return true;
     }
-    _Alignas(DDP_CACHE_LINE) float left[16 * 2 * DDP_GEMM_PART], small[SMALL_PANEL];
+    _Alignas(DDP_CACHE_LINE) float left[ROW_PANELS * 16 * 2 * DDP_GEMM_PART], small[SMALL_PANEL];
     begin_part(&run, 0); /* no part has more depths */
     const int64_t most =
         at_most(round_up(tile->columns, run.strip), PANEL / run.packed / run.strip * run.strip);
     run.left = left;
     run.panel = small;
     run.a_in_place = run.a_form == DDP_GEMM_F32 && tile->columns <= IN_PLACE_COLUMNS * run.strip;
+    run.b_copied = tile->rows <= COPIED_ROWS || gemm->k <= COPIED_ELEMENTS / gemm->n;
     run.b_in_place = tile->rows <= IN_PLACE_ROWS;
     if (most * run.packed <= SMALL_PANEL) {
         run_tile(&run, tile, most);

@@ -11,13 +11,21 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* False on a GPU. */
+/* Whether the plugin is one with the simulated runtime: its kernels compiled for the host, or what
+ * nvcc made of them, interpreted (tests/ptxsim). */
+static inline bool cuda_test_interpreted(void)
+{
+    const char *plugins = getenv("DDP_TEST_PLUGINS");
+    return plugins && strstr(plugins, "/tests/ptxsim/");
+}
+
 static inline bool cuda_test_simulated(void)
 {
-    return getenv("DDP_TEST_PLUGINS") == NULL;
+    return getenv("DDP_TEST_PLUGINS") == NULL || cuda_test_interpreted();
 }
 
 /* The first line of test_suite(): chooses the plugin. These tests run only where the simulation was

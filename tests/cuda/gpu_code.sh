@@ -13,7 +13,7 @@ done
 [ "$cuobjdump" != none ] || skip "needs cuobjdump (package cuda-cuobjdump; CUOBJDUMP names it)"
 command -v c++filt >/dev/null || skip "needs c++filt"
 version=$("$nvcc" --version | sed -n 's/.*release \([0-9]*\)\..*/\1/p')
-table=$here/tests/gpu_registers.nvcc$version
+table=$here/tests/cuda/gpu_registers.nvcc$version
 
 # Kernels that may spill, "ARCHITECTURE KERNEL" one a line. Most of these: eight bytes, for one more block on a multiprocessor.
 # In pool2d (indices), layer norm on an older GPU, attention's gradient of keys on an older GPU, and the plain attention (up to

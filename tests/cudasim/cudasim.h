@@ -84,8 +84,9 @@ static inline void launch(const char *name, void (*kernel)(P...), dim3 grid, dim
     static_assert((std::is_trivially_copyable<P>::value && ...), "plain arguments only");
     typename call::pack pack(kernel, static_cast<P>(std::forward<A>(arguments))...);
     unsigned offsets[sizeof...(P) + 1];
-    struct cudasim_kernel k = {name, reinterpret_cast<const void *>(kernel), call::run,     offsets,
-                               0,    static_cast<unsigned>(sizeof pack),     CUDASIM_POISON};
+    struct cudasim_kernel k = {
+        name, reinterpret_cast<const void *>(kernel), call::run,      offsets,
+        0,    static_cast<unsigned>(sizeof pack),     CUDASIM_POISON, 0};
     call::pointers(pack, k, offsets, std::index_sequence_for<P...>());
     cudasim_launch_kernel(&k, grid, block, shared_bytes, stream, &pack);
 }

@@ -28,6 +28,7 @@ struct cudasim_kernel {
     unsigned pointer_count;
     unsigned bytes;          /* of arguments */
     int thread_local_shared; /* __shared__ is thread-local: to be poisoned before each block */
+    int all_blocks;          /* one call runs all threads of all blocks */
 };
 
 /* Enqueues a kernel. An error is the calling thread's last error, as CUDA has it. */

@@ -188,7 +188,7 @@ struct sim_launch {
     void (*call)(void *arguments);
     dim3 grid, block;
     size_t shared_bytes;
-    bool thread_local_shared;
+    bool thread_local_shared, all_blocks;
 };
 
 /* Runs all blocks on `arguments`, here and now. `stream` has the fibres of its threads. */

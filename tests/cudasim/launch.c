@@ -84,7 +84,10 @@ static cudaError_t run_kernel(void *bytes)
     int code = 0;
     if (sim_fault("kernel", &code))
         return code != 0 ? (cudaError_t)code : cudaErrorIllegalAddress;
-    sim_run_kernel(&call->launch, call->arguments, sim_running_stream());
+    if (call->launch.all_blocks)
+        call->launch.call(call->arguments);
+    else
+        sim_run_kernel(&call->launch, call->arguments, sim_running_stream());
     return cudaSuccess;
 }
 
@@ -121,7 +124,8 @@ void cudasim_launch_kernel(const struct cudasim_kernel *kernel, dim3 grid, dim3 
                                        .grid = grid,
                                        .block = block,
                                        .shared_bytes = shared_bytes,
-                                       .thread_local_shared = kernel->thread_local_shared != 0};
+                                       .thread_local_shared = kernel->thread_local_shared != 0,
+                                       .all_blocks = kernel->all_blocks != 0};
     memcpy(call->arguments, arguments, kernel->bytes);
     error = sim_enqueue(stream->flags & SIM_STREAM_DEFAULT ? NULL : stream, kernel->name, SIM_RUN,
                         run_kernel, call, bytes);

@@ -25,7 +25,7 @@ wide=$(awk 'length > 100 { print FILENAME ":" FNR ": more than 100 columns" }' $
 for file in $(find tests -name 'check_*.c' -o -name '*.sh' -o -name 'fuzz_*.c' | grep -v '^tests/mutants/run\.sh$'); do
     room=${file#tests/} room=${room%/*}
     case $room in
-    cudasim | house | chaos | lib) ;;
+    cudasim | ptxsim | house | chaos | lib) ;;
     *) [ -d "src/$room" ] || [ -d "$room" ] || fail "$file: not in the folder of a room, tests/ROOM" ;;
     esac
 done

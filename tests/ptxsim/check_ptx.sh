@@ -1,0 +1,98 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# What nvcc made of the kernels, executed by tests/ptxsim: unit tests of CUDA and trainings on it. Any report of the
+# interpreter ends a process, and so fails its test. Every kernel runs, or stands in not_run. For `make check-ptx`, which
+# builds the plugin; DDP_PTXSIM_BARRIERS=FILE: see barriers.c.
+. "${srcdir:-.}/tests/lib/cli.inc"
+[ -e "$top/tests/ptxsim/.libs/libddp-cuda.so" ] || skip "the plugin is not built from PTX: make check-ptx, with CUDA's compiler"
+export DDP_TEST_PLUGINS="$top/tests/ptxsim/.libs" DDP_CUDNN=0
+. "$here/tests/cuda/cuda.inc"
+gpus 4
+make_data
+export DDP_PTXSIM_LOG="$work/log" CK_TIMEOUT_MULTIPLIER=100 srcdir="$here" abs_top_builddir="$top"
+patience=20
+
+# barriers: each barrier and each wait for copies of a step of GPT-2 is left out in turn. That is reported, or its place
+# stands in the list.
+if [ "${1:-}" = barriers ]; then
+    export DDP_PTXSIM_BARRIERS="$work/barriers"
+    for dtype in fp32 bf16; do
+        expect "gpt2 $dtype" 0 '' "$trainer" --device cuda --batch-size 1 --global-batch 2 --steps 1 --seed 3 --no-eval --quiet \
+            --model gpt2 --data "$work/text" --seq-len 200 --layers 1 --heads 2 --channels 64 --optimizer adamw \
+            --clip-grad-norm 0.5 --dtype $dtype
+    done
+    awk -F '\t' '{ place[$2 "\t" $3 "\t" $4] } $1 == "found" { found[$2 "\t" $3 "\t" $4] }
+        END { for (p in place) if (!(p in found)) { split(p, part, "\t"); print part[1] " " part[2] } }' "$work/barriers" |
+        sort -u >"$work/missed"
+    sed -n 's/: .*//p' "$here/tests/ptxsim/redundant" | sort >"$work/listed"
+    count=$((count + 1))
+    [ -s "$work/barriers" ] || fail "no kernel has a barrier"
+    diff "$work/listed" "$work/missed" || fail "these barriers are missed by nobody (>), or found to be needed (<): see tests/ptxsim/redundant"
+    finish
+fi
+
+for test in check_cuda_kernels check_cuda_products check_cuda_stage check_cuda_graph check_comm_nccl check_comm_nccl_nodes \
+    check_comm_nccl_order check_comm_nccl_memory; do
+    expect "$test" 0 '^100%' "$top/$test"
+done
+
+# Fragments beside NVIDIA's own tables. CUTLASS is the folder of their headers: PyPI's nvidia-cutlass has them.
+if [ -n "${CUTLASS:-}" ]; then
+    cuda=$(dirname "$(dirname "$(sed -n 's/^NVCC = //p' "$top/Makefile")")")/include
+    expect "fragments are compiled" 0 '' ${CC:-cc} -I"$top" -I"$here" -c -o "$work/fragments.o" "$here/tests/ptxsim/fragments.c"
+    expect "layouts are compiled" 0 '' ${CXX:-c++} -std=c++17 -w -isystem "$CUTLASS" -isystem "$cuda" -isystem "$cuda/cccl" -I"$top" \
+        -I"$here" -o "$work/layouts" "$here/tests/ptxsim/layouts.cc" "$work/fragments.o"
+    expect "layouts" 0 ', 0 differ' "$work/layouts"
+else
+    echo "fragments are not compared with NVIDIA's tables: CUTLASS does not name its headers"
+fi
+
+# The same bits however the shards are shared out. Beside the kernels as C++ on the host: the same bits where all that is
+# computed is promised (bound 0), else near.
+# model NAME BOUND OPTIONS...
+model() {
+    model=$1 bound=$2
+    shift 2
+    set -- --device cuda --batch-size 1 --global-batch 4 --steps 2 --seed 3 --no-eval --quiet "$@"
+    first=
+    same "$model: 1 worker" "$trainer" "$@"
+    same "$model: not recorded" env DDP_CUDA_GRAPHS=0 "$trainer" "$@"
+    same "$model: 2 workers" "$ddprun" -n 2 $share trainer "$@" --bucket-mb 0.02 --zero 1 --recompute
+    replicas 2
+    same "$model: dp" "$trainer" $dp "$@"
+    count=$((count + 1))
+    env DDP_PLUGIN_PATH="$top/tests/cudasim/.libs" "$trainer" "$@" --save "$work/f" >"$work/out" 2>&1 ||
+        fail "$model, as C++: $(cat "$work/out")"
+    weights_near "$work/f" "$work/first" "$bound" || fail "$model: not near what the kernels give as C++"
+}
+
+gpt2="--model gpt2 --data $work/text --seq-len 8 --layers 2 --heads 2 --channels 16 --lr 1e-3"
+llama="--model llama --size d2 --data $work/text --seq-len 8 --optimizer adamw --lr 1e-3"
+images="--data $work/images --batch-size 2 --global-batch 8 --lr 1e-3"
+model "mlp fp32" 0 --data "$work/images" --hidden 33,17 --nesterov --weight-decay 1e-2
+model "gpt2 fp32" 1e-4 $gpt2 --dropout 0.1
+model "gpt2 bf16" 1e-2 $gpt2 --dropout 0.1 --dtype bf16 --optimizer adamw --clip-grad-norm 0.5
+model "llama fp32" 1e-4 $llama
+model "llama bf16, LoRA" 1e-2 $llama --dtype bf16 --lora r=4,targets=all-linear,dropout=0.1
+model "cnn fp32" 0 --model cnn $images
+model "cnn bf16" 0 --model cnn $images --dtype bf16
+model "resnet fp32" 1e-3 --model resnet --size 20 $images --steps 1
+model "resnet bf16" 1e-2 --model resnet --size 20 $images --steps 1 --dtype bf16
+first=
+set -- --device cuda --batch-size 1 --global-batch 4 --steps 2 --seed 3 --no-eval --quiet $gpt2
+same "pipeline: 1 worker" "$trainer" "$@"
+same "pipeline: 2 stages" "$ddprun" -n 2 $share trainer "$@" --mode pipeline
+
+# Coverage: a kernel is a line of the log, "has" once it is there, "ran" once it is launched.
+sort -u "$work/log" | sed -n 's/^has //p' >"$work/has"
+sort -u "$work/log" | sed -n 's/^ran //p' >"$work/ran"
+sed 's/: .*//' "$here/tests/ptxsim/not_run" | sort >"$work/listed"
+comm -23 "$work/has" "$work/ran" >"$work/not_run"
+echo "$(wc -l <"$work/ran") of $(wc -l <"$work/has") kernels ran"
+[ -s "$work/has" ] || fail "no kernel is known"
+comm -23 "$work/not_run" "$work/listed" >"$work/unlisted"
+comm -13 "$work/not_run" "$work/listed" >"$work/surplus"
+[ ! -s "$work/unlisted" ] || fail "these never ran and do not stand in tests/ptxsim/not_run:
+$(c++filt <"$work/unlisted" | paste -d ' ' "$work/unlisted" -)"
+[ ! -s "$work/surplus" ] || echo "these stand in tests/ptxsim/not_run, but ran or are not there: $(cat "$work/surplus")"
+finish

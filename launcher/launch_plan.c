@@ -277,7 +277,7 @@ static enum ddp_status find_part(struct launch_plan *plan, const struct place *p
     const struct settings *s = plan->settings;
     const char *address = place->address;
     plan->place = place;
-    plan->bell_fd = -1;
+    plan->bell_fd = plan->copy_fd = -1;
     plan->node = place->node;
     plan->node_count = place->node_count;
     *exit_code = EXIT_USAGE;

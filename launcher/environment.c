@@ -190,6 +190,8 @@ void environment_collect(struct environment *added, const struct launch_plan *pl
     add(added, DDP_HEAP_FD_VARIABLE, "%d", heap_fd);
     if (plan->bell_fd >= 0)
         add(added, DDP_BELL_FD_VARIABLE, "%d", plan->bell_fd);
+    if (plan->copy_fd >= 0)
+        add(added, DDP_COPY_FD_VARIABLE, "%d", plan->copy_fd);
     add_python_stack(added, plan, rank);
     if (!getenv("OMP_NUM_THREADS"))
         add(added, "OMP_NUM_THREADS", "%d", threads_of(plan, rank));

@@ -285,7 +285,7 @@ static enum ddp_status find_part(struct launch_plan *plan, const struct place *p
     const struct settings *s = plan->settings;
     const char *address = place->address;
     plan->place = place;
-    plan->bell_fd = -1;
+    plan->bell_fd = plan->copy_fd = -1;
     launch_plan_take_part(plan, place->node, place->node_count);
     *exit_code = EXIT_USAGE;
     if (plan->node_count > DDP_BOARD_MAX_WORLD / plan->nproc)

@@ -38,6 +38,7 @@ struct launch_plan {
     char interface[IF_NAMESIZE];          /* of the link; "": none, or not known yet */
     const struct place *place;            /* the caller's */
     int bell_fd;                          /* for the workers; -1: one node, or a mere plan */
+    int copy_fd;                          /* likewise; -1: no restarts, or a mere plan */
 
     bool runs_python;     /* the program is the interpreter */
     struct python python; /* what is arranged for it; nothing in a mere plan */

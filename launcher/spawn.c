@@ -112,7 +112,8 @@ static _Noreturn void run_child(const struct spawner *spawner, int rank, pid_t p
     if (!become(plan->first_rank + rank > 0 ? spawner->null_fd : -1, STDIN_FILENO) ||
         !become(out, STDOUT_FILENO) || !become(error, STDERR_FILENO) ||
         !inherit(spawner->board_fd) || !inherit(spawner->heap_fd) ||
-        (plan->bell_fd >= 0 && !inherit(plan->bell_fd)))
+        (plan->bell_fd >= 0 && !inherit(plan->bell_fd)) ||
+        (plan->copy_fd >= 0 && !inherit(plan->copy_fd)))
         give_up(spawner, rank, SPAWN_PREPARE);
     python_inherit(&plan->python, rank);
     descriptors_restore();

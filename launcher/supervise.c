@@ -23,6 +23,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* What is wrong was logged. */
@@ -63,6 +64,8 @@ static enum ddp_status open_job(struct job *job)
     if (job->plan->runs_python)
         python_open(&job->plan->python, job->plan->nproc);
     enum ddp_status status = signals_open(job);
+    if (status == DDP_OK && job->plan->settings->max_restarts > 0)
+        status = ddp_board_create_copy(&job->plan->copy_fd);
     if (status == DDP_OK)
         status = cluster_open(job);
     if (status != DDP_OK)
@@ -89,6 +92,8 @@ static enum ddp_status open_board(struct job *job)
     ddp_bar_share(&memory->bar_columns);
     ddp_bar_set_terminal(isatty(STDOUT_FILENO) ? STDOUT_FILENO : -1);
     memory->restart = (uint32_t)job->plan->restart;
+    if (job->plan->copy_fd >= 0)
+        ddp_board_know_copy(&job->board, job->plan->copy_fd);
     if (job->plan->restart == 0) { /* a fault comes once */
         memcpy(memory->faults, settings->faults, sizeof settings->faults);
         memory->fault_count = (uint32_t)settings->fault_count;
@@ -195,6 +200,7 @@ static void run_attempt(struct job *job)
         signals_handle(job, job->late_signal);
     job->late_signal = 0;
     watch_workers(job);
+    job->stepped = job->stepped || board_table_stepped(&job->board);
     children_end_all(&job->children, &job->keeper); /* what the workers have left behind */
     output_check_files(&job->output);
     if (job->failed_rank >= 0 && !job->cluster)
@@ -217,12 +223,20 @@ static void run_attempt(struct job *job)
     close(job->heap_fd);
 }
 
-/* Logs the restart and waits, each time twice as long, at most half a minute. False: a signal has
- * ended the job. */
+/* Whether the next attempt begins with steps of the last one, which were left in memory. */
+static bool has_copy(const struct job *job)
+{
+    struct stat info;
+    return job->stepped && job->plan->copy_fd >= 0 && fstat(job->plan->copy_fd, &info) == 0 &&
+           info.st_size > 0;
+}
+
+/* Logs the restart and waits, each time twice as long, at most half a minute; not at all for a
+ * program that goes on from memory. False: a signal has ended the job. */
 static bool back_off(struct job *job, int before, const char *why)
 {
     const int failures = job->plan->failures, most = (int)job->plan->settings->max_restarts;
-    double seconds = 0.2 * (1 << (failures < 8 ? failures : 8));
+    double seconds = has_copy(job) ? 0 : 0.2 * (1 << (failures < 8 ? failures : 8));
     if (job->late_signal)
         return watch_pause(job); /* which it ends */
     if (!*why)
@@ -295,6 +309,8 @@ int supervise(struct launch_plan *plan)
     if (job.exit_code == EXIT_SUCCESS && relay_has_lost())
         job.exit_code = EXIT_LAUNCHER;
     terminal_close(&job.terminal);
+    if (plan->copy_fd >= 0)
+        close(plan->copy_fd);
     python_close(&plan->python);
     free(output_take_directory(&job.output));
     activity_free(&job.activity);

@@ -214,8 +214,9 @@ DDP_API enum ddp_status ddp_train_save(ddp_train *train, const char *path);
  * _steps_left(), _tensor() and, where it is local, _get_weights(). Calls that step, evaluate, open
  * or close this run return DDP_ERR_INVALID.
  *
- * The program's own state becomes the file own-NAME of each checkpoint. save_state is called on
- * rank 0, and gives bytes that are copied before anything else is called. restore_state is called
+ * The program's own state becomes the file own-NAME of each checkpoint, and part of each copy in
+ * memory under ddprun --max-restarts. save_state is called on rank 0, and gives bytes that are
+ * copied before anything else is called. restore_state is called
  * at the end of opening, when the run is resumed from a checkpoint that has such a file: on all
  * ranks, with the same bytes.
  *

@@ -56,6 +56,9 @@ enum ddp_status ddp_checkpoint_start(ddp_checkpoint_writer *writer,
 /* The failure of a write that has ended; DDP_OK while it runs. Never blocks. */
 enum ddp_status ddp_checkpoint_poll(ddp_checkpoint_writer *writer);
 
+/* Whether what was started is still being written. Never blocks. */
+bool ddp_checkpoint_is_writing(const ddp_checkpoint_writer *writer);
+
 /* Waits until what was started is durable. DDP_ERR_IO: disk full, say; older checkpoints are
  * untouched. */
 enum ddp_status ddp_checkpoint_wait(ddp_checkpoint_writer *writer);

@@ -350,6 +350,11 @@ enum ddp_status ddp_checkpoint_poll(ddp_checkpoint_writer *writer)
     return atomic_load(&writer->done) ? ddp_checkpoint_wait(writer) : DDP_OK;
 }
 
+bool ddp_checkpoint_is_writing(const ddp_checkpoint_writer *writer)
+{
+    return writer->running && !atomic_load(&writer->done);
+}
+
 enum ddp_status ddp_checkpoint_wait(ddp_checkpoint_writer *writer)
 {
     if (writer->running) {

@@ -6,55 +6,22 @@
 #include "comm/heap.h"
 
 #include "core/log.h"
+#include "core/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
-/* A number from the first line of a file; UINT64_MAX when there is none ("max"). */
-static uint64_t number_in(const char *path)
-{
-    uint64_t value = UINT64_MAX;
-    FILE *file = fopen(path, "re");
-    if (file) {
-        if (fscanf(file, "%" SCNu64, &value) != 1)
-            value = UINT64_MAX;
-        fclose(file);
-    }
-    return value;
-}
-
-/* What this machine and this container (cgroup version 2, seen from inside) have left; UINT64_MAX:
- * unknown. */
-static uint64_t available_bytes(void)
-{
-    uint64_t available = UINT64_MAX, kilobytes;
-    char line[128];
-    FILE *file = fopen("/proc/meminfo", "re");
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "MemAvailable: %" SCNu64, &kilobytes) == 1)
-            available = kilobytes * 1024;
-    if (file)
-        fclose(file);
-    uint64_t limit = number_in("/sys/fs/cgroup/memory.max");
-    uint64_t used = number_in("/sys/fs/cgroup/memory.current");
-    if (limit != UINT64_MAX && used <= limit && limit - used < available)
-        available = limit - used;
-    return available;
-}
-
 enum ddp_status ddp_heap_reserve(ddp_job *job, size_t bytes, int size, uint64_t *offset)
 {
-    const uint64_t available = available_bytes();
+    const size_t available = ddp_memory_available();
     if (bytes <= available)
         return ddp_job_heap_reserve(job, bytes, offset);
     return ddp_fail(
         DDP_ERR_MEMORY,
-        "shared memory: %d workers need %zu MB together, %" PRIu64
-        " MB are available: use fewer workers or a smaller model, or give the container more "
+        "shared memory: %d workers need %zu MB together, %zu "
+        "MB are available: use fewer workers or a smaller model, or give the container more "
         "memory",
         size, bytes / 1000000, available / 1000000);
 }

@@ -117,6 +117,23 @@ size_t ddp_memory_total(void)
     return limit < total ? limit : total;
 }
 
+size_t ddp_memory_available(void)
+{
+    size_t available = SIZE_MAX;
+    unsigned long long kilobytes;
+    char line[128];
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %llu kB", &kilobytes) == 1)
+            available = (size_t)kilobytes * 1024;
+    if (file)
+        fclose(file);
+    const size_t limit = read_limit("/sys/fs/cgroup/memory.max");
+    const size_t used = read_limit("/sys/fs/cgroup/memory.current");
+    return limit != SIZE_MAX && used <= limit && limit - used < available ? limit - used
+                                                                          : available;
+}
+
 size_t ddp_memory_peak(void)
 {
     char line[256];

@@ -54,6 +54,10 @@ size_t ddp_memory_limit(void);
  * its control group. A run that needs more would be killed, not refused. */
 size_t ddp_memory_total(void);
 
+/* What this machine and this container (control groups of version 2, seen from inside) have left;
+ * SIZE_MAX: unknown. */
+size_t ddp_memory_available(void);
+
 /* The most bytes of memory that this process has held, shared memory included; 0: unknown. */
 size_t ddp_memory_peak(void);
 

@@ -95,29 +95,44 @@ enum ddp_status ddp_board_create(struct ddp_board *board, int *fd,
     return DDP_OK;
 }
 
-enum ddp_status ddp_board_create_heap(struct ddp_board *board, int *fd)
+/* An empty memfd. */
+static enum ddp_status create_file(const char *name, int *fd)
 {
-    struct stat info;
-    int heap_fd = memfd_create("ddprun-heap", MFD_CLOEXEC);
-    if (heap_fd < 0)
-        return ddp_fail(ddp_errno_status(errno, DDP_ERR_SYSTEM), "cannot create the job's heap: %s",
-                        strerror(errno));
-    if (fstat(heap_fd, &info) < 0) {
-        close(heap_fd);
-        return ddp_fail(ddp_errno_status(errno, DDP_ERR_SYSTEM),
-                        "cannot inspect the job's heap: %s", strerror(errno));
-    }
-    board->memory->heap_device = info.st_dev;
-    board->memory->heap_inode = info.st_ino;
-    *fd = heap_fd;
-    return DDP_OK;
+    *fd = memfd_create(name, MFD_CLOEXEC);
+    return *fd >= 0 ? DDP_OK
+                    : ddp_fail(ddp_errno_status(errno, DDP_ERR_SYSTEM), "cannot create %s: %s",
+                               name, strerror(errno));
 }
 
-bool ddp_board_is_heap(const struct ddp_board *board, int fd)
+static struct ddp_board_file file_of(int fd)
 {
-    struct stat info;
-    return fstat(fd, &info) == 0 && info.st_dev == board->memory->heap_device &&
-           info.st_ino == board->memory->heap_inode;
+    struct stat info = {0};
+    return fstat(fd, &info) == 0 ? (struct ddp_board_file){info.st_dev, info.st_ino}
+                                 : (struct ddp_board_file){0};
+}
+
+enum ddp_status ddp_board_create_heap(struct ddp_board *board, int *fd)
+{
+    enum ddp_status status = create_file("ddprun-heap", fd);
+    if (status == DDP_OK)
+        board->memory->heap = file_of(*fd);
+    return status;
+}
+
+enum ddp_status ddp_board_create_copy(int *fd)
+{
+    return create_file("ddprun-copy", fd);
+}
+
+void ddp_board_know_copy(struct ddp_board *board, int fd)
+{
+    board->memory->copy = file_of(fd);
+}
+
+bool ddp_board_is_file(const struct ddp_board_file *file, int fd)
+{
+    const struct ddp_board_file found = file_of(fd);
+    return found.inode != 0 && found.device == file->device && found.inode == file->inode;
 }
 
 /* Checks the head, and keeps a copy of the shape, which must agree with the size of the memfd, for

@@ -15,7 +15,7 @@
 #include <stdatomic.h>
 
 #define DDP_BOARD_MAGIC     UINT64_C(0x31647262706464) /* "ddpbrd1" */
-#define DDP_BOARD_VERSION   6u
+#define DDP_BOARD_VERSION   7u
 #define DDP_BOARD_MAX_WORLD 4096
 #define DDP_BOARD_FAULTS    16
 #define DDP_BOARD_ERRORS    16
@@ -27,6 +27,7 @@
 
 #define DDP_BOARD_FD_VARIABLE "DDPRUN_BOARD_FD"
 #define DDP_HEAP_FD_VARIABLE  "DDPRUN_HEAP_FD"
+#define DDP_COPY_FD_VARIABLE  "DDPRUN_COPY_FD" /* a memfd, where the job may be restarted */
 #define DDP_BELL_FD_VARIABLE  "DDPRUN_BELL_FD" /* an eventfd, where the job has several nodes */
 
 /* Values of the abort word: 0, the rank that gave up plus one, or the launcher. */
@@ -156,6 +157,11 @@ struct ddp_board_node {
     _Atomic uint64_t host[DDP_BOARD_HOST_WORDS];
 };
 
+/* fstat's st_dev and st_ino; both 0: there is none. */
+struct ddp_board_file {
+    uint64_t device, inode;
+};
+
 struct ddp_board_memory {
     uint64_t magic;
     uint32_t version;
@@ -168,8 +174,8 @@ struct ddp_board_memory {
     uint32_t restart; /* 0, then one more for each restart of the job */
     uint32_t flags;   /* enum ddp_board_flag */
     uint32_t fault_count;
-    uint64_t heap_device; /* which file the heap is: fstat's st_dev and st_ino */
-    uint64_t heap_inode;
+    /* Which files the heap and the copy are. */
+    struct ddp_board_file heap, copy;
 
     _Alignas(64) _Atomic uint32_t abort_word;
     _Alignas(64) _Atomic uint64_t heap_next;
@@ -256,8 +262,13 @@ enum ddp_status ddp_board_create(struct ddp_board *board, int *fd,
 /* Makes the empty memfd for the heap, close-on-exec. */
 enum ddp_status ddp_board_create_heap(struct ddp_board *board, int *fd);
 
-/* Whether the descriptor is that heap, and not another file. */
-bool ddp_board_is_heap(const struct ddp_board *board, int fd);
+/* Makes the empty memfd in which workers may leave what those of the next attempt begin with,
+ * close-on-exec. It outlives boards: each is told of it. */
+enum ddp_status ddp_board_create_copy(int *fd);
+void ddp_board_know_copy(struct ddp_board *board, int fd);
+
+/* Whether the descriptor is that file, and not another. */
+bool ddp_board_is_file(const struct ddp_board_file *file, int fd);
 
 /* Maps the board behind an inherited descriptor after checking that it is one. DDP_ERR_INVALID says
  * what is wrong with it, in terms of `source`, such as "DDPRUN_BOARD_FD=5". */

@@ -103,9 +103,22 @@ static enum ddp_status open_heap(struct ddp_job *job)
 {
     int fd;
     enum ddp_status status = take_fd(DDP_HEAP_FD_VARIABLE, &fd, &job->heap_fd);
-    if (status == DDP_OK && !ddp_board_is_heap(&job->board, job->heap_fd))
+    if (status == DDP_OK && !ddp_board_is_file(&job->board.memory->heap, job->heap_fd))
         status = ddp_fail(DDP_ERR_INVALID, "%s=%d: not the heap of this ddprun job",
                           DDP_HEAP_FD_VARIABLE, fd);
+    return status;
+}
+
+/* Without one on the board a variable is that of a job around this one. */
+static enum ddp_status open_copy(struct ddp_job *job)
+{
+    int fd;
+    if (job->board.memory->copy.inode == 0)
+        return DDP_OK;
+    enum ddp_status status = take_fd(DDP_COPY_FD_VARIABLE, &fd, &job->copy_fd);
+    if (status == DDP_OK && !ddp_board_is_file(&job->board.memory->copy, job->copy_fd))
+        status = ddp_fail(DDP_ERR_INVALID, "%s=%d: not the copy of this ddprun job",
+                          DDP_COPY_FD_VARIABLE, fd);
     return status;
 }
 
@@ -152,6 +165,8 @@ static enum ddp_status open_launched(struct ddp_job *job, const char *fd_text)
         return status;
     if (job_size > 1)
         status = open_heap(job);
+    if (status == DDP_OK)
+        status = open_copy(job);
     if (status == DDP_OK && job->board.shape.nodes > 1)
         status = open_bell(job);
     return status;
@@ -162,7 +177,7 @@ enum ddp_status ddp_job_open(ddp_job **job)
     struct ddp_job *j = ddp_array_alloc(1, sizeof *j);
     if (!j)
         return DDP_ERR_MEMORY;
-    j->heap_fd = j->bell_fd = -1;
+    j->heap_fd = j->bell_fd = j->copy_fd = -1;
     const char *fd_text = getenv(DDP_BOARD_FD_VARIABLE);
     enum ddp_status status = fd_text ? open_launched(j, fd_text) : open_alone(j);
     if (status != DDP_OK) {
@@ -206,6 +221,8 @@ void ddp_job_close(ddp_job *job)
         close(job->heap_fd);
     if (job->bell_fd >= 0)
         close(job->bell_fd);
+    if (job->copy_fd >= 0)
+        close(job->copy_fd);
     free(job);
 }
 
@@ -249,6 +266,11 @@ int ddp_job_local_rank(const ddp_job *job)
 int ddp_job_heap_fd(const ddp_job *job)
 {
     return job->heap_fd;
+}
+
+int ddp_job_copy_fd(const ddp_job *job)
+{
+    return job->copy_fd;
 }
 
 enum ddp_status ddp_job_heap_reserve(ddp_job *job, size_t bytes, uint64_t *offset)

@@ -36,6 +36,10 @@ enum ddp_status ddp_job_get_address(ddp_job *job, int rank,
  * communicator sizes and maps; -1 in a world of one. Owned by the job. */
 int ddp_job_heap_fd(const ddp_job *job);
 
+/* The descriptor of a memfd that outlives the workers, where ddprun may restart them; else -1.
+ * Owned by the job. */
+int ddp_job_copy_fd(const ddp_job *job);
+
 /* Takes `bytes` (a multiple of the page size) of the heap permanently; only the caller knows
  * the offset. Local, safe between processes (an atomic addition on the board). */
 enum ddp_status ddp_job_heap_reserve(ddp_job *job, size_t bytes, uint64_t *offset);

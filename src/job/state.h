@@ -14,6 +14,7 @@ struct ddp_job {
     int local_rank; /* LOCAL_RANK: the same, unless each worker sees only its own device */
     int heap_fd;
     int bell_fd; /* -1: one node, nobody listens */
+    int copy_fd; /* -1: the job is not restarted */
     bool timing;
     bool has_faults;
 };

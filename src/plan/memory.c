@@ -5,6 +5,7 @@
 
 #include "plan/memory.h"
 
+#include "checkpoint/copy.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/text.h"
@@ -199,22 +200,36 @@ static enum ddp_status add_evaluation(const struct ddp_planned *planned,
     return status;
 }
 
+/* Weights and state, as a checkpoint or a copy in memory has them. */
+static int snapshot_arrays(const struct ddp_train_plan *plan)
+{
+    int states = 0;
+    (void)ddp_optimizer_states(&plan->optimizer, &states);
+    if (plan->local.every <= 1)
+        return 1 + states;
+    /* Each worker's, and the outer ones. */
+    const int workers = processes_of(plan) > 1 ? processes_of(plan) : 0;
+    return (1 + workers) * (1 + states) + (plan->local.outer ? 2 : 0);
+}
+
+double ddp_memory_of_copies(const struct ddp_train_plan *plan, const ddp_graph *graph)
+{
+    const size_t flat = (size_t)ddp_graph_flat_count(graph) * sizeof(float);
+    return plan->copies ? (double)ddp_copy_bytes(snapshot_arrays(plan), flat) : 0;
+}
+
 /* Checkpoints are written from a copy of weights and state, the other files from one of the
- * weights; a GPU's weights are made in the host's memory. All of that is rank 0's. */
+ * weights; a GPU's weights are made in the host's memory. All of that is rank 0's, as are the
+ * copies that a restart begins with. */
 static double copies_bytes(const struct ddp_planned *planned, const struct ddp_train_plan *plan,
                            const struct ddp_mode_setup *setup)
 {
     const struct ddp_train_options *options = planned->options;
     const double flat = (double)ddp_graph_flat_count(setup->graph) * sizeof(float);
-    int states = 0;
-    (void)ddp_optimizer_states(&plan->optimizer, &states);
-    if (options->checkpoint && plan->local.every > 1) { /* each worker's, and the outer ones */
-        const int workers = processes_of(plan) > 1 ? processes_of(plan) : 0;
-        return (1 + workers) * (1 + states) * flat + (plan->local.outer ? 2 : 0) * flat;
-    }
+    const double kept = ddp_memory_of_copies(plan, setup->graph);
     if (options->checkpoint)
-        return (1 + states) * flat;
-    return options->save || options->export_path || !plan->device.host_memory ? flat : 0;
+        return kept + snapshot_arrays(plan) * flat;
+    return kept + (options->save || options->export_path || !plan->device.host_memory ? flat : 0);
 }
 
 /* What a process holds in the host's memory whatever its mode. */
@@ -240,7 +255,8 @@ static void add_process(const struct ddp_planned *planned, const struct ddp_trai
         memory->host[part] = each[part] * (once ? 1 : node_processes_of(plan));
         memory->unit[part] = host ? each[part] : 0;
     }
-    if (planned->options->checkpoint && plan->local.every > 1) /* the others' way to rank 0 */
+    if ((planned->options->checkpoint || plan->copies) &&
+        plan->local.every > 1) /* the others' way to rank 0 */
         memory->host[DDP_MEMORY_COPIES] += (node_processes_of(plan) - 1) *
                                            (double)ddp_graph_flat_count(setup->graph) *
                                            sizeof(float);

@@ -86,6 +86,9 @@ enum ddp_status ddp_memory_choose_zero(struct ddp_planned *planned,
  *   message  what was said where memory ran out */
 enum ddp_status ddp_memory_explain(const struct ddp_planned *planned, const char *message);
 
+/* Bytes of the copies in memory that a restart begins with. */
+double ddp_memory_of_copies(const struct ddp_train_plan *plan, const ddp_graph *graph);
+
 /* Limits of the device that a plan is for; what a GPU holds before training goes to *used [out].
  *   device  NULL: there is none, or it is not open */
 void ddp_memory_of_device(ddp_device *device, struct ddp_memory_limits *limits, double *used);

@@ -414,6 +414,9 @@ static const struct ddp_option rows[] = {
     {OPTION_INT("checkpoint-every", checkpoint_every, 1, DDP_COUNT_MAX, "N"),
      .scope = DDP_OF_TRAINING, .needs = "checkpoint",
      .help = "a checkpoint every N steps and at the end (default: after each epoch)"},
+    {OPTION_INT("copy-every", copy_every, 1, DDP_COUNT_MAX, "N"), .scope = DDP_OF_TRAINING,
+     .help = "under a ddprun that may restart workers: a copy of the state in memory every N steps "
+             "(default: as often as 2 % of the time allows)"},
     {OPTION_INT("keep", keep, 0, DDP_COUNT_MAX, "N[,best]"), .scope = DDP_OF_TRAINING,
      .needs = "checkpoint",
      .help = "remove all but the newest N checkpoints (default 3; 0: keep all); best: write one "

@@ -108,6 +108,7 @@ struct ddp_train_options {
     const char *save, *load;
     const char *checkpoint, *resume_from;
     int64_t checkpoint_every, keep; /* steps, 0: each epoch; checkpoints, 0: all */
+    int64_t copy_every;             /* steps; 0: as the time says that a copy takes */
     int64_t eval_every, eval_steps; /* steps, 0: each epoch; batches, 0: the whole test set */
     int64_t patience;               /* evaluations, 0: without end */
     bool keep_best;
@@ -188,6 +189,7 @@ struct ddp_train_plan {
     int64_t steps_per_epoch, total_steps;
     int64_t eval_samples;      /* of the test set, at most */
     bool zero, shared_weights; /* how workers share the update out */
+    bool copies;               /* of the state in memory, for a restart of the job */
     bool zero_open;            /* on GPUs, without --zero: memory decides */
     bool sync_batch_norm;
     struct ddp_mode_local local;

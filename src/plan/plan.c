@@ -288,7 +288,11 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
         .stages = 1,
         .batch_size = options->batch_size,
         .local_shards = options->acc_steps,
+        .copies = ddp_job_copy_fd(job) >= 0 && !ddp_train_evaluates_only(options) &&
+                  options->verify_step == 0,
     };
+    if (options->copy_every > 0 && !plan->copies)
+        return ddp_fail(DDP_ERR_INVALID, "--copy-every: only ddprun --max-restarts N keeps a copy");
     if (!ddp_train_given(options, "batch-size") && plan->model->batch)
         plan->batch_size = plan->model->batch;
     /* Of the size that is asked for, whatever --global-batch makes of it on these workers. */

@@ -62,6 +62,9 @@ enum ddp_status ddp_planned_open_shape(struct ddp_planned *planned);
  * for one. */
 enum ddp_status ddp_planned_check_evaluation(const struct ddp_planned *planned);
 
+/* A line of the plan, where a restart of the job begins with a copy in memory. */
+void ddp_planned_print_copies(const struct ddp_planned *planned, FILE *out);
+
 /* Steps from one evaluation to the next. */
 int64_t ddp_planned_evaluation_steps(const struct ddp_planned *planned);
 

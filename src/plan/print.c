@@ -112,6 +112,23 @@ void ddp_planned_print_compute(const struct ddp_planned *planned, FILE *to)
     fflush(to);
 }
 
+void ddp_planned_print_copies(const struct ddp_planned *planned, FILE *to)
+{
+    const int64_t every = planned->options->copy_every;
+    char text[DDP_TEXT_BYTES];
+    if (!planned->plan.copies)
+        return;
+    struct ddp_terminal_text line;
+    FILE *out = ddp_terminal_begin(&line, to);
+    fprintf(out, "restarts from two copies of the state in memory, %s together, made in turn ",
+            ddp_text_bytes(ddp_memory_of_copies(&planned->plan, planned->graph), text));
+    if (every > 0)
+        fprintf(out, "every %" PRId64 " step%s\n", every, every == 1 ? "" : "s");
+    else
+        fputs("as often as 2 % of the time allows\n", out);
+    ddp_terminal_end(&line);
+}
+
 /* --- stages --- */
 
 /* "h.4.ln_1 .. h.7.mlp.c_proj" */

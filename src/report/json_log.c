@@ -234,6 +234,11 @@ static void json_close(void *state, enum ddp_status status)
                   (double)(ddp_clock_ns() - log->start_ns) * 1e-9);
     if (object && log->facts->memory_peak > 0)
         json_object_set_new(object, "memory_peak_bytes", json_real(log->facts->memory_peak));
+    if (object && log->facts->restarts > 0) {
+        json_object_set_new(object, "restarts", json_integer(log->facts->restarts));
+        json_object_set_new(object, "steps_again", json_integer(log->facts->steps_again));
+        json_object_set_new(object, "restart_seconds", json_real(log->facts->restart_seconds));
+    }
     if (object && log->ended_early)
         json_object_set_new(object, "ended_early", json_true());
     write_object(log, object);

@@ -237,6 +237,14 @@ void ddp_train_metrics_memory(ddp_train_metrics *metrics, double peak)
     metrics->facts.memory_peak = peak;
 }
 
+void ddp_train_metrics_restarts(ddp_train_metrics *metrics, int64_t restarts, int64_t steps,
+                                double seconds)
+{
+    metrics->facts.restarts = restarts;
+    metrics->facts.steps_again = steps;
+    metrics->facts.restart_seconds = seconds;
+}
+
 void ddp_train_metrics_totals(const ddp_train_metrics *metrics, struct ddp_train_totals *totals)
 {
     *totals = metrics->totals;

@@ -44,6 +44,8 @@ struct ddp_train_facts {
     double peak_flops;             /* a second; 0: not measured */
     int64_t first_step;            /* above 0: training was resumed */
     double exchange_bytes;         /* that a step moves, as planned: struct ddp_mode_traffic */
+    int64_t restarts, steps_again; /* of the job, and steps that they cost; at the end */
+    double restart_seconds;        /* ... and seconds */
     double memory_peak;            /* bytes of a worker at most, at the end; 0: not measured */
     json_t *record; /* what the run can be computed again from (train/record.h), for the log, whose
                        lines are chained then; NULL: nothing */
@@ -162,6 +164,10 @@ void ddp_train_metrics_hash(ddp_train_metrics *metrics, int64_t steps, json_t *h
 
 /* What a worker has held at most, in bytes. */
 void ddp_train_metrics_memory(ddp_train_metrics *metrics, double peak);
+
+/* What restarts of the job have cost: steps that were computed again, and seconds. */
+void ddp_train_metrics_restarts(ddp_train_metrics *metrics, int64_t restarts, int64_t steps,
+                                double seconds);
 
 void ddp_train_metrics_totals(const ddp_train_metrics *metrics, struct ddp_train_totals *totals);
 

@@ -140,7 +140,7 @@ enum ddp_status ddp_run_match(const struct ddp_run *run, const struct ddp_checkp
     const bool differs = ddp_schedule_depends_on_length(now) &&
                          run->schedule_before.kind == now->kind && !is_same_plan(run, now);
     struct ddp_checkpoint_state same = from->state; /* except the length */
-    const bool again = run->planned.options->verify_step > 0;
+    const bool again = run->planned.options->verify_step > 0 || run->from_copy;
     char unsaid[256];
     for (size_t i = 0; differs && i < sizeof names / sizeof names[0]; i++)
         if (names[i])

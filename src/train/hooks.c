@@ -89,23 +89,20 @@ enum ddp_status ddp_run_after_evaluation(struct ddp_run *run,
 
 /* --- the program's own state ------------------------------------------------------------------ */
 
-enum ddp_status ddp_run_save_own(struct ddp_run *run)
+enum ddp_status ddp_run_save_own(struct ddp_run *run, struct ddp_own *own)
 {
     const struct ddp_hooks *hooks = run->hooks;
-    char file[DDP_CHECKPOINT_OWN_NAME + 1];
-    const void *bytes = NULL;
-    size_t count = 0;
+    *own = (struct ddp_own){.bytes = NULL};
     if (!hooks->save_state)
         return DDP_OK;
     run->hook = "save_state";
     run->hook_alone = true;
-    enum ddp_status status = hooks->save_state(hooks->arg, run->train, &bytes, &count);
+    enum ddp_status status = hooks->save_state(hooks->arg, run->train, &own->bytes, &own->count);
     run->hook_alone = false;
-    if (status == DDP_OK && count > 0 && !bytes)
-        status = ddp_fail(DDP_ERR_INVALID, "save_state gives %zu bytes at NULL", count);
-    status = end_hook(run, status);
-    name_file(file, hooks->state_name);
-    return status == DDP_OK ? ddp_checkpoint_add_own(run->checkpoints, file, bytes, count) : status;
+    if (status == DDP_OK && own->count > 0 && !own->bytes)
+        status = ddp_fail(DDP_ERR_INVALID, "save_state gives %zu bytes at NULL", own->count);
+    name_file(own->file, hooks->state_name);
+    return end_hook(run, status);
 }
 
 /* Rank 0's bytes, for all.

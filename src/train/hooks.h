@@ -14,8 +14,15 @@ enum ddp_status ddp_run_after_step(struct ddp_run *run, const struct ddp_step *s
 enum ddp_status ddp_run_after_evaluation(struct ddp_run *run,
                                          const struct ddp_evaluation *evaluation);
 
-/* Adds the program's own state to the checkpoint being written: on rank 0. */
-enum ddp_status ddp_run_save_own(struct ddp_run *run);
+/* The program's own state. */
+struct ddp_own {
+    char file[DDP_CHECKPOINT_OWN_NAME + 1]; /* its name in a checkpoint; "": there is none */
+    const void *bytes;                      /* the program's */
+    size_t count;
+};
+
+/* Asks the program for it: on rank 0. */
+enum ddp_status ddp_run_save_own(struct ddp_run *run, struct ddp_own *own);
 
 /* Gives the state in the checkpoint back, on all ranks. Collective. */
 enum ddp_status ddp_run_restore_own(struct ddp_run *run);

@@ -81,6 +81,8 @@ enum ddp_status ddp_run_begin(struct ddp_run *run)
         ddp_planned_print_compute(&run->planned, run->out);
     if (run->out && planned)
         ddp_planned_print_evaluation(&run->planned, run->out);
+    if (run->out && planned)
+        ddp_planned_print_copies(&run->planned, run->out);
     ddp_run_resume_print(run);
     status = ddp_record_begin(&run->record, run);
     facts.record = run->record;
@@ -102,6 +104,7 @@ static enum ddp_status print_plan(struct ddp_run *run)
                          planned->graph, memory.stages, description, run->out);
     ddp_planned_print_compute(planned, run->out);
     ddp_planned_print_evaluation(planned, run->out);
+    ddp_planned_print_copies(planned, run->out);
     ddp_run_resume_print(run);
     return ddp_planned_print_needs(planned, &memory, &limits, run->out);
 }
@@ -175,6 +178,8 @@ static enum ddp_status between_steps(struct ddp_run *run)
     enum ddp_status status = ddp_run_checkpoint_poll(run);
     if (status == DDP_OK && due && ddp_run_checkpoint_due(run, step, stop))
         status = ddp_run_checkpoint(run, step);
+    if (status == DDP_OK && !stop)
+        status = ddp_run_copy(run);
     return status == DDP_OK && stop ? DDP_ERR_PREEMPTED : status;
 }
 

@@ -121,12 +121,15 @@ static enum ddp_status check_memory(struct ddp_run *run, bool resumed)
 {
     const struct ddp_train_options *options = run->planned.options;
     const int64_t wanted = run->planned.plan.wanted_lanes;
+    const bool copies = run->planned.plan.copies;
     if (options->plan)
         return DDP_OK;
+    run->planned.plan.copies = false; /* without room for them there are none */
     if (!resumed && (options->resume || options->resume_from))
         ddp_train_plan_lanes(&run->planned.plan, 1);
     enum ddp_status status = ddp_memory_check(&run->planned, &run->planned.exchange_bytes);
     ddp_train_plan_lanes(&run->planned.plan, wanted);
+    run->planned.plan.copies = copies;
     return status;
 }
 
@@ -304,6 +307,8 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
     if (status == DDP_OK && (resumes || !options->plan))
         status = ddp_run_checkpoint_open(run);
     if (status == DDP_OK)
+        status = ddp_run_copy_open(run);
+    if (status == DDP_OK)
         status = ddp_planned_read_config(&run->planned);
     if (status == DDP_OK)
         status = ddp_planned_lacks_data(&run->planned) ? open_shape(run) : open_data(run);
@@ -338,6 +343,8 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
     status = on_device(run, create_mode);
     if (status == DDP_OK)
         status = ddp_run_restore(run);
+    if (status == DDP_OK)
+        status = ddp_run_copy_reserve(run);
     if (status == DDP_OK)
         status = on_device(run, create_evaluator);
     if (status == DDP_OK)

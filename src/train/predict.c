@@ -480,7 +480,7 @@ void ddp_run_drop_training(struct ddp_train_options *options)
     options->checkpoint = options->resume_from = NULL;
     options->resume = options->extend = options->keep_best = false;
     options->save = options->export_path = NULL;
-    options->sample_every = options->eval_every = options->patience = 0;
+    options->sample_every = options->eval_every = options->patience = options->copy_every = 0;
     if (options->plan)
         return;
     options->sync_batch_norm = false;

@@ -183,17 +183,17 @@ enum ddp_status ddp_run_checkpoint_open(struct ddp_run *run)
     return ddp_checkpoint_dir_open(&run->checkpoint_dir, options->checkpoint, LOCK_WAIT_MS);
 }
 
-/* Without --resume the checkpoints of another run would be mixed up with the new ones. */
-static enum ddp_status check_new(const struct ddp_run *run)
+/* The highest step in the run's directory, by name only; -1: there is none. */
+static enum ddp_status find_newest(const struct ddp_run *run, int64_t *newest)
 {
     int64_t *steps = NULL;
     size_t count = 0;
+    *newest = -1;
+    if (!run->checkpoint_dir.path)
+        return DDP_OK;
     enum ddp_status status = ddp_checkpoint_dir_list(&run->checkpoint_dir, &steps, &count);
     if (status == DDP_OK && count > 0)
-        status = ddp_fail(DDP_ERR_INVALID,
-                          "%s: there are checkpoints already, the last one of step %" PRId64
-                          ": use --resume to continue, or another directory for a new run",
-                          run->checkpoint_dir.path, steps[0]);
+        *newest = steps[0];
     free(steps);
     return status;
 }
@@ -211,20 +211,44 @@ static bool is_own(const struct ddp_run *run, const char *path)
                      (itself.st_dev == own.st_dev && itself.st_ino == own.st_ino));
 }
 
+/* What an earlier process has left in memory, unless it is damaged, which a warning says. */
+static enum ddp_status take_copy(struct ddp_run *run)
+{
+    struct ddp_checkpoint *resumed = &run->resumed;
+    char reason[DDP_CHECKPOINT_REASON];
+    if (ddp_copy_step(run->copy) < 0)
+        return DDP_OK;
+    if (!ddp_copy_read(run->copy, &resumed->state, &resumed->own, reason)) {
+        ddp_log(DDP_LOG_WARNING, "the copy in memory cannot be used: %s", reason);
+        return DDP_OK;
+    }
+    run->from_copy = true;
+    resumed->path = strdup("the copy in memory");
+    return resumed->path ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "out of memory");
+}
+
+/* Without --resume the checkpoints of another run would be mixed up with the new ones; those that
+ * are there after a restart are the run's own. */
 static enum ddp_status find_checkpoint(struct ddp_run *run)
 {
     const struct ddp_train_options *options = run->planned.options;
-    enum ddp_status status = DDP_OK;
-    if (options->resume)
+    const bool restarted = run->copy && ddp_copy_has_begun(run->copy);
+    const bool continues = options->checkpoint && (options->resume || restarted);
+    int64_t newest;
+    enum ddp_status status = find_newest(run, &newest);
+    if (status == DDP_OK && restarted && ddp_copy_step(run->copy) >= newest)
+        status = take_copy(run);
+    run->saved_step = newest;
+    if (status == DDP_OK && continues && !run->resumed.path)
         status = ddp_checkpoint_read_latest(&run->resumed, &run->checkpoint_dir);
     if (status != DDP_OK || run->resumed.path)
         return status;
-    if (options->checkpoint && !options->resume &&
-        !(options->resume_from && is_own(run, options->resume_from)))
-        status = check_new(run);
-    if (status == DDP_OK && options->resume_from)
-        status = ddp_checkpoint_read(&run->resumed, options->resume_from);
-    return status;
+    if (newest >= 0 && !continues && !(options->resume_from && is_own(run, options->resume_from)))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%s: there are checkpoints already, the last one of step %" PRId64
+                        ": use --resume to continue, or another directory for a new run",
+                        run->checkpoint_dir.path, newest);
+    return options->resume_from ? ddp_checkpoint_read(&run->resumed, options->resume_from) : DDP_OK;
 }
 
 /* The checkpoint's lanes are taken over, unless --lanes asks for others, which is refused as every
@@ -289,9 +313,17 @@ static enum ddp_status check_workers(const struct ddp_run *run)
                     before, before + local->every);
 }
 
+static enum ddp_status take_weights(struct ddp_run *run)
+{
+    const ddp_graph *graph = run->planned.graph;
+    return run->from_copy ? ddp_copy_take(run->copy, 0, run->weights,
+                                          (size_t)ddp_graph_flat_count(graph) * sizeof(float))
+                          : ddp_checkpoint_take_weights(&run->resumed, graph, run->weights);
+}
+
 /* What rank 0 finds, for all. */
 struct found {
-    int64_t is_resumed, step, lanes, extended_at, workers, weights, state;
+    int64_t is_resumed, step, saved_step, lanes, extended_at, workers, weights, state;
     double rate, extended_rate, own_rate; /* as bits: they travel as they are */
 };
 
@@ -302,7 +334,7 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
     enum ddp_status status = DDP_OK;
     const struct ddp_train_options *options = run->planned.options;
     if (!options->resume && !options->resume_from && !options->checkpoint &&
-        !options->report.hash_every && !options->verify_step)
+        !options->report.hash_every && !options->verify_step && !run->planned.plan.copies)
         return DDP_OK;
     if (run->planned.plan.rank == 0) {
         status = ddp_dataset_fingerprint(run->planned.data, &run->data_fingerprint);
@@ -313,28 +345,30 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
             status = check_checkpoint(run);
             if (status == DDP_OK)
                 status = check_workers(run);
-            found = (struct found){.is_resumed = 1,
-                                   .step = run->resumed.state.cursor.step,
-                                   .lanes = run->planned.plan.wanted_lanes,
-                                   .workers = apart->workers,
-                                   .weights = apart->weights,
-                                   .state = apart->state,
-                                   .extended_at = schedule->extended_at,
-                                   .rate = schedule->rate,
-                                   .extended_rate = schedule->extended_rate,
-                                   .own_rate =
-                                       run->resumed.state.has_rate ? run->resumed.state.rate : NAN};
+            found = (struct found){
+                .is_resumed = 1,
+                .step = run->resumed.state.cursor.step,
+                .saved_step = run->from_copy ? run->saved_step : run->resumed.state.cursor.step,
+                .lanes = run->planned.plan.wanted_lanes,
+                .workers = apart->workers,
+                .weights = apart->weights,
+                .state = apart->state,
+                .extended_at = schedule->extended_at,
+                .rate = schedule->rate,
+                .extended_rate = schedule->extended_rate,
+                .own_rate = run->resumed.state.has_rate ? run->resumed.state.rate : NAN};
             if (status == DDP_OK && run->weights) /* a plan has none */
-                status =
-                    ddp_checkpoint_take_weights(&run->resumed, run->planned.graph, run->weights);
+                status = take_weights(run);
         }
+        if (status == DDP_OK && run->copy)
+            ddp_copy_start(run->copy, found.step);
     }
     if (status == DDP_OK)
         status = ddp_comm_broadcast(run->comm, &found, sizeof found / sizeof(int64_t), DDP_I64, 0);
     if (status == DDP_OK) {
         run->is_resumed = found.is_resumed != 0;
         run->first_step = found.step;
-        run->saved_step = run->is_resumed ? run->first_step : -1;
+        run->saved_step = run->is_resumed ? found.saved_step : -1;
     }
     if (status == DDP_OK && run->is_resumed) {
         run->resumed_apart =
@@ -363,7 +397,9 @@ static enum ddp_status restore_optimizer(struct ddp_run *run)
     for (int i = 0; status == DDP_OK && (name = ddp_mode_state_name(run->mode, i)); i++) {
         if (!ddp_mode_has_state(run->mode, i, &run->resumed_apart))
             continue;
-        if (reader)
+        if (reader && run->from_copy)
+            status = ddp_copy_take(run->copy, 1 + i, flat, bytes);
+        else if (reader)
             status = ddp_checkpoint_take_array(&run->resumed, run->planned.graph, name, flat);
         if (status == DDP_OK)
             status = ddp_mode_load_state(run->mode, i, flat);
@@ -372,15 +408,9 @@ static enum ddp_status restore_optimizer(struct ddp_run *run)
     return status;
 }
 
-enum ddp_status ddp_run_restore(struct ddp_run *run)
+static enum ddp_status create_writer(struct ddp_run *run)
 {
-    int count = 1;
-    enum ddp_status status = run->is_resumed ? restore_optimizer(run) : DDP_OK;
-    ddp_checkpoint_drop_files(&run->resumed);
-    if (status != DDP_OK || !run->checkpoint_dir.path)
-        return status;
-    while (ddp_mode_state_name(run->mode, count - 1))
-        count++;
+    const int count = ddp_run_array_count(run);
     const char **names = ddp_array_alloc((size_t)count, sizeof *names);
     if (!names)
         return DDP_ERR_MEMORY;
@@ -394,9 +424,16 @@ enum ddp_status ddp_run_restore(struct ddp_run *run)
         .array_count = count,
         .array_names = names,
     };
-    status = ddp_checkpoint_writer_create(&run->checkpoints, &config);
+    enum ddp_status status = ddp_checkpoint_writer_create(&run->checkpoints, &config);
     free(names);
     return status;
+}
+
+enum ddp_status ddp_run_restore(struct ddp_run *run)
+{
+    enum ddp_status status = run->is_resumed ? restore_optimizer(run) : DDP_OK;
+    ddp_checkpoint_drop_files(&run->resumed);
+    return status == DDP_OK && run->checkpoint_dir.path ? create_writer(run) : status;
 }
 
 void ddp_run_resume_print(const struct ddp_run *run)
@@ -439,6 +476,17 @@ bool ddp_run_checkpoint_due(const struct ddp_run *run, int64_t step, bool last)
            (run->planned.options->keep_best && step == run->best.step);
 }
 
+void ddp_run_describe_state(const struct ddp_run *run, struct ddp_checkpoint_state *state)
+{
+    const struct ddp_mode_apart apart = ddp_mode_apart_now(run->mode);
+    *state = (struct ddp_checkpoint_state){.cursor = cursor_at(run, run->step),
+                                           .best = run->best,
+                                           .apart = {apart.workers, apart.weights, apart.state},
+                                           .has_rate = isfinite(run->own_rate),
+                                           .rate = run->own_rate};
+    ddp_run_collect_facts(run, &state->facts);
+}
+
 /* The copy for which training stops. Collective in the modes that share the state out. */
 static enum ddp_status take_snapshot(struct ddp_run *run)
 {
@@ -451,15 +499,26 @@ static enum ddp_status take_snapshot(struct ddp_run *run)
         status = ddp_mode_average(run->mode);
     run->checkpoint_wait_ns += ddp_clock_ns() - start;
     if (status == DDP_OK)
-        status = ddp_mode_get_weights(run->mode, 0, ddp_graph_flat_count(run->planned.graph),
-                                      arrays ? arrays[0] : NULL);
+        status = ddp_run_fill_arrays(run, arrays);
     const struct ddp_mode_apart apart = ddp_mode_apart_now(run->mode);
-    for (int i = 0; status == DDP_OK && ddp_mode_state_name(run->mode, i); i++)
-        if (ddp_mode_has_state(run->mode, i, &apart))
-            status = ddp_mode_save_state(run->mode, i, arrays ? arrays[1 + i] : NULL);
-        else if (arrays)
+    for (int i = 0; arrays && ddp_mode_state_name(run->mode, i); i++)
+        if (!ddp_mode_has_state(run->mode, i, &apart))
             ddp_checkpoint_leave_out(run->checkpoints, 1 + i);
     return status;
+}
+
+/* Rank 0: adds what the program has of its own, and starts to write. */
+static enum ddp_status start_checkpoint(struct ddp_run *run)
+{
+    struct ddp_checkpoint_state state;
+    struct ddp_own own;
+    enum ddp_status status = ddp_run_save_own(run, &own);
+    if (status == DDP_OK && *own.file)
+        status = ddp_checkpoint_add_own(run->checkpoints, own.file, own.bytes, own.count);
+    if (status != DDP_OK)
+        return status;
+    ddp_run_describe_state(run, &state);
+    return ddp_checkpoint_start(run->checkpoints, &state);
 }
 
 enum ddp_status ddp_run_checkpoint(struct ddp_run *run, int64_t step)
@@ -469,17 +528,7 @@ enum ddp_status ddp_run_checkpoint(struct ddp_run *run, int64_t step)
     ddp_train_metrics_begin_aside(run->metrics);
     enum ddp_status status = take_snapshot(run);
     if (status == DDP_OK && run->checkpoints)
-        status = ddp_run_save_own(run);
-    if (status == DDP_OK && run->checkpoints) {
-        const struct ddp_mode_apart apart = ddp_mode_apart_now(run->mode);
-        struct ddp_checkpoint_state state = {.cursor = cursor_at(run, step),
-                                             .best = run->best,
-                                             .apart = {apart.workers, apart.weights, apart.state},
-                                             .has_rate = isfinite(run->own_rate),
-                                             .rate = run->own_rate};
-        ddp_run_collect_facts(run, &state.facts);
-        status = ddp_checkpoint_start(run->checkpoints, &state);
-    }
+        status = start_checkpoint(run);
     run->saved_step = step;
     run->checkpoint_count++;
     if (status == DDP_OK)
@@ -525,17 +574,7 @@ void ddp_run_checkpoint_close(struct ddp_run *run)
 {
     ddp_checkpoint_writer_destroy(run->checkpoints);
     ddp_checkpoint_free(&run->resumed);
+    ddp_copy_close(run->copy, run->complete);
     if (run->checkpoint_dir.path)
         ddp_checkpoint_dir_close(&run->checkpoint_dir);
-}
-
-enum ddp_status ddp_run_fetch_weights(struct ddp_run *run, bool wanted)
-{
-    if (wanted && !run->weights)
-        run->weights =
-            ddp_array_alloc((size_t)ddp_graph_flat_count(run->planned.graph), sizeof(float));
-    if (wanted && !run->weights)
-        return DDP_ERR_MEMORY;
-    return ddp_mode_get_weights(run->mode, 0, ddp_graph_flat_count(run->planned.graph),
-                                wanted ? run->weights : NULL);
 }

@@ -6,6 +6,7 @@
 #define DDP_TRAIN_RUN_H
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/copy.h"
 #include "data/text/tokenizer.h"
 #include "train/evaluate.h"
 #include "train/guard.h"
@@ -53,6 +54,10 @@ struct ddp_run {
     const char *hook; /* that is running; NULL: none */
     bool hook_alone;  /* ... on this rank */
     struct ddp_checkpoint_best best;
+    ddp_copy *copy;                          /* rank 0, for a restart; NULL: none */
+    bool from_copy;                          /* `resumed` is it, without files */
+    int64_t copy_next;                       /* after which step; INT64_MAX: never again */
+    int64_t copied_step, copied_ns;          /* rank 0: after the last one, or when steps began */
     int64_t saved_step;                      /* of the newest checkpoint; -1: none */
     int64_t checkpoint_count, checkpoint_ns; /* written by this run, and the time they took it; */
     int64_t checkpoint_wait_ns;              /* of that, for the one before */
@@ -102,6 +107,23 @@ enum ddp_status ddp_run_checkpoint_poll(const struct ddp_run *run);
  *   stopped  the run ends early, on request */
 enum ddp_status ddp_run_checkpoint_finish(struct ddp_run *run, bool stopped);
 void ddp_run_checkpoint_close(struct ddp_run *run);
+
+/* The state in memory that workers of a restarted job begin with (restart.c): opens what an earlier
+ * process has left, on rank 0, before ddp_run_resume(); takes memory for copies, after
+ * ddp_run_restore(). */
+enum ddp_status ddp_run_copy_open(struct ddp_run *run);
+enum ddp_status ddp_run_copy_reserve(struct ddp_run *run);
+
+/* Between steps, after a checkpoint that is due: makes a copy if one is due. Collective. */
+enum ddp_status ddp_run_copy(struct ddp_run *run);
+
+/* Of checkpoints and copies: how many arrays of weights and state there are; fills them.
+ *   arrays  NULL on ranks that do not write */
+int ddp_run_array_count(const struct ddp_run *run);
+enum ddp_status ddp_run_fill_arrays(struct ddp_run *run, float *const *arrays);
+
+/* What state.json says of them. On rank 0. */
+void ddp_run_describe_state(const struct ddp_run *run, struct ddp_checkpoint_state *state);
 
 /* A loader of this rank's shards that begins with optimizer step `step`.
  *   depth  batches held at once; 0: the loader's default */

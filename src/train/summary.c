@@ -22,6 +22,18 @@ static void print_idle(const struct ddp_run *run, double idle, FILE *out)
         fprintf(out, ", stages idle for %.0f %% (measured)", 100 * idle);
 }
 
+/* What the job's restarts have cost. */
+static void print_restarts(const struct ddp_run *run, FILE *out)
+{
+    const struct ddp_copy_cost cost = ddp_copy_cost(run->copy);
+    const double seconds = (double)cost.ns * 1e-9;
+    ddp_train_metrics_restarts(run->metrics, cost.restarts, cost.steps, seconds);
+    if (cost.restarts > 0 && out)
+        fprintf(out,
+                "restarts %" PRId64 ", which cost %" PRId64 " step%s, computed again, and %.2f s\n",
+                cost.restarts, cost.steps, cost.steps == 1 ? "" : "s", seconds);
+}
+
 enum ddp_status ddp_run_print_summary(struct ddp_run *run)
 {
     struct ddp_memory memory;
@@ -35,6 +47,8 @@ enum ddp_status ddp_run_print_summary(struct ddp_run *run)
         status = ddp_comm_allreduce(run->comm, &idle, 1, DDP_F64, DDP_SUM);
     ddp_train_metrics_totals(run->metrics, &totals);
     ddp_train_metrics_memory(run->metrics, (double)peak);
+    if (run->copy)
+        print_restarts(run, run->out);
     if (status != DDP_OK || !run->out || totals.steps == 0)
         return status;
     status = ddp_memory_of_mode(&run->planned, run->mode, &memory);

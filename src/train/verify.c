@@ -30,7 +30,7 @@ static const char *const dropped[] = {
     "keep",         "eval",         "val",         "eval-every",   "eval-steps", "patience",
     "sample-every", "prompt",       "temperature", "top-k",        "samples",    "stop",
     "log-every",    "log",          "hash-every",  "tensorboard",  "trace",      "verbose",
-    "quiet",        "show-masks",
+    "quiet",        "show-masks",   "copy-every",
 };
 
 static bool is_dropped(const char *word)

@@ -15,8 +15,9 @@ static struct ddp_board board;
 static int board_fd, heap_fd;
 
 static const char *const variables[] = {
-    "RANK",           "WORLD_SIZE",           "LOCAL_RANK", "DDPRUN_BOARD_FD",     "DDPRUN_HEAP_FD",
-    "DDPRUN_BELL_FD", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",   "SLURM_STEP_NUM_TASKS"};
+    "RANK",           "WORLD_SIZE",          "LOCAL_RANK",     "DDPRUN_BOARD_FD",
+    "DDPRUN_HEAP_FD", "DDPRUN_COPY_FD",      "DDPRUN_BELL_FD", "OMPI_COMM_WORLD_SIZE",
+    "PMI_SIZE",       "SLURM_STEP_NUM_TASKS"};
 
 static inline void clear_environment(void)
 {

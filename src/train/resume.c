@@ -22,6 +22,7 @@
 
 #define LANES        "lanes"
 #define FROZEN       "frozen parameters"
+#define REFERENCE    "weights of the reference"
 #define LOCK_WAIT_MS 10000 /* a killed worker may take that long to end */
 
 /* --- what makes two runs the same ------------------------------------------------------------- */
@@ -142,6 +143,13 @@ void ddp_run_collect_facts(const struct ddp_run *run, struct ddp_checkpoint_fact
     ddp_checkpoint_fact_add(facts, "samples", "%" PRId64,
                             ddp_dataset_info(run->planned.data)->sample_count);
     ddp_checkpoint_fact_add(facts, DDP_CHECKPOINT_DATA, "%016" PRIx64, run->data_fingerprint);
+    if (run->planned.options->objective.kind) {
+        char objective[DDP_TRAIN_OBJECTIVE];
+        ddp_checkpoint_fact_add(
+            facts, "objective", "%s",
+            ddp_train_show_objective(&run->planned.options->objective, objective));
+        ddp_checkpoint_fact_add(facts, REFERENCE, "%016" PRIx64, run->reference_hash);
+    }
     if (run->planned.options->val_split > 0)
         add_number(facts, "val split", run->planned.options->val_split);
     if (run->planned.options->normalize)
@@ -258,6 +266,9 @@ static enum ddp_status check_checkpoint(struct ddp_run *run)
     take_lanes(run);
     ddp_run_take_schedule(run);
     ddp_run_collect_facts(run, &facts);
+    if (run->planned.options->plan && run->planned.options->objective.kind) /* the same */
+        ddp_checkpoint_fact_add(&facts, REFERENCE, "%s",
+                                ddp_checkpoint_fact_value(&run->resumed.state.facts, REFERENCE));
     if (run->planned.options->plan &&
         ddp_graph_frozen_count(run->planned.graph) > 0) /* it has not read them */
         ddp_checkpoint_fact_add(&facts, FROZEN, "%s",
@@ -324,7 +335,8 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
                                    .extended_rate = schedule->extended_rate,
                                    .own_rate =
                                        run->resumed.state.has_rate ? run->resumed.state.rate : NAN};
-            if (status == DDP_OK && run->weights) /* a plan has none */
+            /* A plan has none; a reference is made before, of those that training began with. */
+            if (status == DDP_OK && run->weights && !ddp_run_refers(run))
                 status =
                     ddp_checkpoint_take_weights(&run->resumed, run->planned.graph, run->weights);
         }
@@ -345,6 +357,21 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
         schedule->rate = found.rate;
         run->own_rate = found.own_rate;
     }
+    return status;
+}
+
+/* In the place of those that the reference was made of. */
+static enum ddp_status restore_weights(struct ddp_run *run)
+{
+    const int64_t count = ddp_graph_flat_count(run->planned.graph);
+    const bool reader = run->planned.plan.rank == 0;
+    float *flat = reader ? ddp_array_alloc((size_t)count, sizeof *flat) : NULL;
+    enum ddp_status status = !reader || flat ? DDP_OK : DDP_ERR_MEMORY;
+    if (status == DDP_OK && reader)
+        status = ddp_checkpoint_take_weights(&run->resumed, run->planned.graph, flat);
+    if (status == DDP_OK)
+        status = ddp_mode_put_weights(run->mode, 0, count, flat);
+    free(flat);
     return status;
 }
 
@@ -373,7 +400,11 @@ static enum ddp_status restore_optimizer(struct ddp_run *run)
 enum ddp_status ddp_run_restore(struct ddp_run *run)
 {
     int count = 1;
-    enum ddp_status status = run->is_resumed ? restore_optimizer(run) : DDP_OK;
+    enum ddp_status status = DDP_OK;
+    if (run->is_resumed && ddp_run_refers(run))
+        status = restore_weights(run);
+    if (status == DDP_OK && run->is_resumed)
+        status = restore_optimizer(run);
     ddp_checkpoint_drop_files(&run->resumed);
     if (status != DDP_OK || !run->checkpoint_dir.path)
         return status;

@@ -9,10 +9,12 @@
 
 #include "bench/allreduce_loop.h"
 #include "comm/channel.h"
+#include "comm/comm.h"
 #include "core/log.h"
 #include "core/options.h"
 #include "ddp.h"
 #include "job/board.h"
+#include "kernels/reduce.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -23,7 +25,7 @@
 #include <unistd.h>
 
 struct settings {
-    int64_t ranks, rounds;
+    int64_t ranks, rounds, lanes;
     const char *mpi_source;
     bool channels;
 };
@@ -34,6 +36,8 @@ static const struct ddp_option options[] = {
     {OPTION_INT("ranks", ranks, 1, 64, "N"), .letter = 'n', .help = "number of ranks (2)"},
     {OPTION_INT("rounds", rounds, 1, 100, "N"),
      .help = "how often each side is measured, by turns; the median counts (3)"},
+    {OPTION_INT("lanes", lanes, 1, 1024, "N"),
+     .help = "add up the roots of runs of N lanes, as training does; at least one a rank"},
     {OPTION_FLAG("channels", channels), .help = "measure channels between two ranks only"},
     {OPTION_TEXT("mpi-source", mpi_source, "FILE"),
      .help = "allreduce_mpi.c, compiled with mpicc (default: beside the sources)"},
@@ -56,10 +60,30 @@ static void bind_core(int rank)
 }
 
 static ddp_comm *the_comm;
+static struct ddp_comm_roots the_roots; /* of --lanes; count 0: each rank has one array */
+static int most_roots = 1;
+
+static void cut_lanes(int lanes, int ranks)
+{
+    static int first[DDP_REDUCE_MAX + 1], end[1024];
+    the_roots = (struct ddp_comm_roots){.first = first, .end = end, .bytes = LOOP_LARGEST};
+    for (int r = 0; r < ranks; r++) {
+        const int own = ddp_reduce_run_roots(0, lanes, r * lanes / ranks, (r + 1) * lanes / ranks,
+                                             end + the_roots.count);
+        the_roots.count += own;
+        first[r + 1] = the_roots.count;
+        most_roots = own > most_roots ? own : most_roots;
+    }
+}
 
 static int reduce_floats(float *buffer, size_t count)
 {
-    return ddp_comm_allreduce(the_comm, buffer, count, DDP_F32, DDP_SUM) == DDP_OK ? 0 : 1;
+    if (the_roots.count == 0)
+        return ddp_comm_allreduce(the_comm, buffer, count, DDP_F32, DDP_SUM) == DDP_OK ? 0 : 1;
+    return ddp_comm_reduce_roots_start(the_comm, buffer, count, 0, &the_roots) == DDP_OK &&
+                   ddp_comm_finish(the_comm) == DDP_OK
+               ? 0
+               : 1;
 }
 
 static int wait_all(void)
@@ -73,7 +97,7 @@ static int run_rank(int rank, int size, FILE *out, size_t only)
     ddp_job *job;
     void *memory;
     if (ddp_job_open(&job) != DDP_OK || ddp_comm_create(&the_comm, job, NULL) != DDP_OK ||
-        ddp_comm_alloc(the_comm, only ? only : LOOP_LARGEST, &memory) != DDP_OK)
+        ddp_comm_alloc(the_comm, (size_t)most_roots * LOOP_LARGEST, &memory) != DDP_OK)
         return 1;
     const struct loop loop = {rank, size, reduce_floats, wait_all};
     int result = only ? loop_size(&loop, memory, only, out) : loop_all(&loop, memory, out);
@@ -281,6 +305,8 @@ int main(int argc, char **argv)
     }
     if (ddp_options_parse(options, &s, &given, argc, argv, false, &rest) != DDP_OK)
         return 2;
+    if (s.lanes > 0)
+        cut_lanes((int)(s.lanes < s.ranks ? s.ranks : s.lanes), (int)s.ranks);
     if (s.channels) {
         print_channel();
         return 0;
@@ -303,8 +329,10 @@ int main(int argc, char **argv)
     print_table("ddp", &ours, (int)s.ranks);
     if (mpi)
         print_table("Open MPI", &theirs, (int)s.ranks);
-    print_crowded();
-    print_channel();
+    if (s.lanes == 0) {
+        print_crowded();
+        print_channel();
+    }
     for (int i = 0; i < LOOP_SIZES; i++)
         good = good && ours.wrong[i] == 0;
     if (mpi) {

@@ -14,7 +14,7 @@
 #include <assert.h>
 
 #define BLOCK_BYTES 8192
-#define MAX_DEPTH   10 /* log2(DDP_REDUCE_LEAVES) */
+#define MAX_DEPTH   12 /* log2(DDP_REDUCE_LEAVES) */
 
 #define COMBINE_SUM(a, b) ((a) + (b))
 #define COMBINE_MIN(a, b) ((b) < (a) ? (b) : (a))

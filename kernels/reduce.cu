@@ -79,6 +79,68 @@ template <typename T, int OP> struct reduce_elements {
     }
 };
 
+/* --- sums of subtrees --- */
+
+#define ROOT_LEVELS 10 /* of subtrees before the last: log2 of 1024 leaves */
+
+struct reduce_roots {
+    const float *sources[DDP_REDUCE_DEVICE];
+    float *destination;
+    int source_count;
+    uint16_t ends[DDP_REDUCE_DEVICE];
+};
+
+/* The same counter. A subtree that is not the last has a power of two of leaves, and begins at a
+ * multiple of it: it counts from that level on. The last one joins what is there. */
+struct reduce_roots_elements {
+    struct reduce_roots roots;
+
+    template <int W> __device__ void run(int64_t at) const
+    {
+        ddp_pack<float, W> level[ROOT_LEVELS];
+        for (int s = 0; s < roots.source_count; s++) {
+            const int begin = s > 0 ? roots.ends[s - 1] : 0, size = roots.ends[s] - begin;
+            const bool last = s == roots.source_count - 1;
+            ddp_pack<float, W> value = ddp_load<float, W>(roots.sources[s] + at);
+            bool carries = true;
+#pragma unroll
+            for (int l = 0; l < ROOT_LEVELS; l++) {
+                const bool counts = carries && (last || size >> l <= 1);
+                const bool full = begin >> l & 1;
+                if (counts && full)
+                    value = combine<float, W, DDP_SUM>(level[l], value);
+                else if (counts && !last)
+                    level[l] = value;
+                carries = carries && (!counts || full || last);
+            }
+            if (last)
+                ddp_store<float, W>(roots.destination + at, value);
+        }
+    }
+};
+
+static enum ddp_status launch_roots(const struct ddp_reduce *args, struct ddp_cuda *cuda)
+{
+    reduce_roots_elements reduce;
+    bool aligned = ddp_aligned(args->destinations[0]);
+    if (args->source_count > DDP_REDUCE_DEVICE || args->dtype != DDP_F32 || args->op != DDP_SUM ||
+        args->destination_count != 1 || args->ends[args->source_count - 1] > 1 << ROOT_LEVELS)
+        return ddp_fail(DDP_ERR_UNSUPPORTED, "reduce: %d sums of subtrees on a device",
+                        args->source_count);
+    for (int s = 0; s < DDP_REDUCE_DEVICE; s++) {
+        const bool used = s < args->source_count;
+        reduce.roots.sources[s] = used ? (const float *)args->sources[s] : NULL;
+        reduce.roots.ends[s] = (uint16_t)(used ? args->ends[s] : 0);
+        aligned = aligned && ddp_aligned(reduce.roots.sources[s]);
+    }
+    reduce.roots.destination = (float *)args->destinations[0];
+    reduce.roots.source_count = args->source_count;
+    ddp_cuda_elements<4>(reduce, args->count, aligned, cuda);
+    return ddp_cuda_launched(cuda, "reduce");
+}
+
+/* --- launching --- */
+
 template <typename T, int OP>
 static void launch(const struct reduce_arrays &arrays, int64_t count, bool aligned,
                    struct ddp_cuda *cuda)
@@ -104,10 +166,10 @@ extern "C" enum ddp_status ddp_cuda_reduce(const struct ddp_reduce *args, void *
 {
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
     enum ddp_status status = ddp_reduce_check(args);
-    if (status == DDP_OK && args->ends)
-        status = ddp_fail(DDP_ERR_UNSUPPORTED, "reduce: sums of subtrees are added on the host");
     if (status || args->count == 0)
         return status;
+    if (args->ends)
+        return launch_roots(args, cuda);
     struct reduce_arrays arrays;
     bool aligned = true;
     for (int i = 0; i < DDP_REDUCE_MAX; i++) {

@@ -13,8 +13,9 @@
 #include "kernels/check.h"
 
 #define DDP_REDUCE_MAX    64   /* sources, destinations */
-#define DDP_REDUCE_LEAVES 1024 /* leaves, and so sources, where these are sums of subtrees */
-#define DDP_REDUCE_ROOTS  20   /* the most subtrees in a run of those */
+#define DDP_REDUCE_LEAVES 4096 /* leaves, and so sources, where these are sums of subtrees */
+#define DDP_REDUCE_ROOTS  24   /* the most subtrees in a run of those */
+#define DDP_REDUCE_DEVICE 288  /* ... in runs of 64 ranks with up to 1024 leaves */
 
 struct ddp_reduce {
     int source_count;           /* 1 .. DDP_REDUCE_MAX, or with `ends` DDP_REDUCE_LEAVES */
@@ -25,7 +26,8 @@ struct ddp_reduce {
     enum ddp_dtype dtype;
     enum ddp_redop op;
     const int *ends; /* (source_count): where each source's subtree ends, in leaves. NULL: each is
-                        a leaf; on GPUs it is */
+                        a leaf. GPUs add such up in float32, of at most DDP_REDUCE_DEVICE sources
+                        with 1024 leaves, to one destination */
 };
 
 static inline enum ddp_status ddp_reduce_check(const struct ddp_reduce *args)

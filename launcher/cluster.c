@@ -13,8 +13,10 @@
  *   FAILED         what failed on a node, at once; node 0 keeps the first that is not a victim
  *   DONE           all workers of a node have ended; node 0 sends END when all nodes have said so
  *   END            from node 0 to all, once an attempt: exit code, text, whether RESTART follows
- *   RESTART        a node is ready for the next attempt; node 0 starts it when all are
- * Who loses node 0 ends its part; who is lost to node 0 ends the job. */
+ *   RESTART        a node is ready for the next attempt; node 0 starts it when all are, in an
+ *                  elastic job by the link's own word of the members
+ * Who loses node 0 ends its part; who is lost to node 0 ends the job, or in an
+ * elastic one the attempt. */
 #include "config.h"
 
 #include "launcher/cluster.h"
@@ -31,6 +33,7 @@
 
 #define SIGNAL_BITS    8 /* of a message's number; above them is the node that got the signal */
 #define SIGNAL_MASK    63u
+#define NO_SIGNAL      0                   /* nobody has asked: nodes have come */
 #define SAME_SIGNAL_NS INT64_C(2000000000) /* a signal that came to all nodes is not passed on */
 
 /* --- what workers have posted ----------------------------------------------------------------- */
@@ -168,11 +171,27 @@ static void hold_all(struct job *job, int signal, bool accepted)
     struct cluster *cluster = job->cluster;
     if (cluster->hold != HOLD_NONE)
         return;
+    job->stop_request = job->stop_request ? job->stop_request : signal;
+    if (cluster->count == 1) /* its ranks agree by themselves */
+        return;
     cluster->hold = HOLD_ASKED;
     cluster->last_step = INT64_MIN;
-    job->stop_request = job->stop_request ? job->stop_request : signal;
     cluster_tell(job, LINK_HOLD, (uint32_t)signal, accepted || any_accepts(job));
     hear_held(job, 0, ddp_mirror_hold(&job->board));
+}
+
+/* Node 0: lets nodes in that wait: workers that accept it stop after a step. */
+static void admit(struct job *job)
+{
+    if (!members_wait(job))
+        return;
+    if (!any_accepts(job)) {
+        verdict_change(job);
+        return;
+    }
+    job->cluster->mirror.stop_request = true;
+    atomic_store(&job->board.memory->stop_request, 1);
+    hold_all(job, NO_SIGNAL, true);
 }
 
 void cluster_request_stop(struct job *job, int signal)
@@ -201,6 +220,10 @@ static void hear_stop(struct job *job, int node, const struct link_step *message
 {
     char name[32];
     const int signal = (int)(message->number & SIGNAL_MASK);
+    job->cluster->mirror.stop_request = true;
+    atomic_store(&job->board.memory->stop_request, 1);
+    if (signal == NO_SIGNAL)
+        return;
     if (node != job->cluster->node && !job->stop_request) { /* else this is the answer to ours */
         job->cluster->asked_signal = signal;
         job->cluster->asked_ns = ddp_clock_ns();
@@ -211,8 +234,6 @@ static void hear_stop(struct job *job, int node, const struct link_step *message
     job->stop_request = job->stop_request ? job->stop_request : signal;
     job->held_signal = 0; /* this is the same, or as good */
     job->without_signal = job->without_signal || message->step;
-    job->cluster->mirror.stop_request = true;
-    atomic_store(&job->board.memory->stop_request, 1);
 }
 
 /* --- signals and aborts ----------------------------------------------------------------------- */
@@ -287,7 +308,8 @@ static void look_at_board(struct job *job)
     if (cluster->ended)
         return;
     post(job);
-    look_at_barrier(job);
+    if (cluster->count > 1)
+        look_at_barrier(job);
     if (atomic_load(&job->board.memory->stop_request))
         cluster_request_stop(job, job->stop_request ? job->stop_request : SIGTERM);
     if (by != 0 && by != DDP_ABORT_BY_LAUNCHER && !cluster->mirror.abort) {
@@ -304,7 +326,7 @@ void cluster_begin(struct job *job)
     if (!cluster)
         return;
     for (int n = 0; n < cluster->count; n++)
-        cluster->nodes[n] = (struct node_state){.lost = cluster->nodes[n].lost};
+        cluster->nodes[n] = (struct node_state){.lost = !link_node_alive(cluster->link, n)};
     memset(&cluster->mirror, 0, sizeof cluster->mirror);
     cluster->hold = HOLD_NONE;
     cluster->barrier_asked = cluster->told_done = cluster->refused = cluster->suspected = false;
@@ -392,6 +414,7 @@ static void hear(struct job *job, const struct link_message *message)
     case LINK_LOST:
     case LINK_LEFT:
     case LINK_CUT:
+    case LINK_FORMED:
         break;
     }
 }
@@ -416,7 +439,9 @@ static bool hear_next(struct job *job)
     char left[LINK_NAME_BYTES + 64];
     if (!link_next(job->cluster->link, &message))
         return false;
-    if (message.kind == LINK_LOST || message.kind == LINK_CUT) {
+    if (message.kind == LINK_FORMED) {
+        members_take_part(job);
+    } else if (message.kind == LINK_LOST || message.kind == LINK_CUT) {
         hear_loss(job, message.node, message.data, message.kind == LINK_CUT);
     } else if (message.kind == LINK_LEFT) {
         snprintf(left, sizeof left, "%s is lost: its ddprun has ended",
@@ -438,6 +463,7 @@ void cluster_work(struct job *job)
     while (!(cluster->restart_port && !cluster->open) && hear_next(job))
         ;
     verdict_tick(job);
+    admit(job);
     if (cluster->open)
         cluster_refresh(job);
 }

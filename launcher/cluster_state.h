@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the files of the cluster share: joining.c has the link, verdict.c decides how an attempt
- * ends and when the next begins, cluster.c hears the others and carries what is on the boards. */
+ * ends and when the next begins, members.c which nodes it has, cluster.c hears the others and
+ * carries what is on the boards. */
 #ifndef DDP_LAUNCHER_CLUSTER_STATE_H
 #define DDP_LAUNCHER_CLUSTER_STATE_H
 
@@ -10,13 +11,18 @@
 #include "launcher/exchange.h"
 #include "launcher/link/link.h"
 
+#include <limits.h>
+
+#define COMMAND_BYTES 4096
+
 /* Of link_text.flags. */
 enum end_flag {
     END_RESTARTABLE = 1,
     END_DISK_FULL = 2,
-    END_REFUSED = 4, /* workers have said why themselves */
-    END_SHOW = 8,    /* each node shows where its ranks are */
-    END_AGAIN = 16,  /* another attempt follows */
+    END_REFUSED = 4,  /* workers have said why themselves */
+    END_SHOW = 8,     /* each node shows where its ranks are */
+    END_AGAIN = 16,   /* another attempt follows */
+    END_MEMBERS = 32, /* ... with other nodes */
 };
 
 /* A node, as node 0 sees it in this attempt. */
@@ -37,11 +43,29 @@ enum hold {
     HOLD_NAMED, /* the step is named */
 };
 
+/* What a job whose nodes come and go needs besides. */
+struct elastic {
+    bool on;
+    int least, most; /* nodes */
+    /* Of node 0's door. */
+    struct proof proof;
+    char job[128], host[HOST_NAME_MAX + 1], command[COMMAND_BYTES];
+
+    bool changing;       /* node 0: workers were asked to stop, because nodes wait */
+    int64_t wait_end_ns; /* node 0: until when it waits for more nodes; 0: there are enough */
+    int64_t hold_ns;     /* node 0: for so long nodes wait, unless the job needs them */
+    int losses_in_a_row; /* node 0: of nodes soon after the members had changed */
+    int64_t since_ns;    /* the members are these */
+    int changes;
+    char history[512]; /* "3 nodes for 12 s, 2 nodes for 4 s" */
+};
+
 struct cluster {
     struct exchange exchange; /* closed last: see exchange.h */
     struct link *link;
     int node, count;
     int bell_fd;
+    struct elastic elastic;
     bool open; /* there is a board */
     struct ddp_mirror mirror;
     struct node_state *nodes; /* (count), on node 0 */
@@ -84,10 +108,40 @@ void verdict_node_done(struct job *job, int node, const struct link_step *done);
 /* A node is lost, or takes this one for lost (cut). */
 void verdict_lost(struct job *job, int node, const char *why, bool cut);
 
+/* Node 0's decision: all hear it. */
+void verdict_decide(struct job *job, struct link_text *end);
+
 /* Node 0 has decided. */
 void verdict_end(struct job *job, const struct link_text *end);
 
 /* Node 0: the time for worse suspects is over. */
 void verdict_tick(struct job *job);
+
+/* Node 0: ends the attempt, because nodes wait. */
+void verdict_change(struct job *job);
+
+/* --- members.c --- */
+
+/* The members have been formed: our part among them. */
+void members_take_part(struct job *job);
+
+/* Node 0, of an elastic job: a node is lost. True: that ends the attempt, with *end [out]. */
+bool members_lost(struct job *job, int node, const char *why, struct link_text *end);
+
+/* Node 0: nodes wait that can be let in, and it is time to ask the workers to end. */
+bool members_wait(struct job *job);
+
+/* Node 0: do all of an attempt end because nodes wait? */
+bool members_end(const struct job *job, const struct link_text *end);
+
+/* Node 0, between two attempts: forms the members when all nodes are ready and enough. False: they
+ * are not yet; an exit code in *end [out]: they will not be. */
+bool members_form(struct job *job, struct link_text *end);
+
+/* Node 0: a node has been silent for so long that it may be lost. */
+bool members_doubtful(const struct job *job);
+
+/* The end: how it went. */
+void members_report(const struct job *job);
 
 #endif

@@ -51,7 +51,7 @@ static bool hidden(const struct launch_plan *plan, const char *variable)
                                            "PET_NODE_RANK="};
     if (strncmp(variable, "DDPRUN_KEY=", 11) == 0)
         return true;
-    if (plan->node_count == 1)
+    if (plan->place->node_count == 1)
         return false;
     for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
         if (strncmp(variable, prefixes[i], strlen(prefixes[i])) == 0)

@@ -251,8 +251,12 @@ void explain_place(const struct place *place, const struct settings *settings, F
         fprintf(out, "nodes: 1, this machine: %s\n", why_alone(settings));
         return;
     }
-    fprintf(out, "started: %s\nnodes: %d; this is node %d\n", who_started(place->kind),
-            place->node_count, place->node);
+    fprintf(out, "started: %s\nnodes: ", who_started(place->kind));
+    if (place_is_elastic(place))
+        fprintf(out, "%d to %d, which come and go; this is %snode 0\n", place->least_nodes,
+                place->node_count, place->node > 0 ? "not " : "");
+    else
+        fprintf(out, "%d; this is node %d\n", place->node_count, place->node);
     const bool pmix = place->pmix && ddp_plugin_load(&plugin, "pmix", false) == DDP_OK;
     if (pmix)
         fputs("node 0 tells the others through PMIx where it listens\n", out);

@@ -85,6 +85,7 @@ struct job {
     bool decided;     /* exit_code is */
     bool restartable; /* it failed in a way that may not come again */
     bool disk_full;   /* it failed for that, and would again */
+    bool members_change; /* the next attempt has other nodes: nothing has failed */
     int exit_code;
     int failed_rank; /* the one that was named, or -1: on this machine; of the job over nodes */
     int exited_rank; /* the one that exited first, while others may do the same; or -1 */

@@ -123,24 +123,38 @@ static void name_job(const struct launch_plan *plan, char *name, size_t size)
         snprintf(name, size, "%s", plan->settings->run_id);
 }
 
+/* What the job runs, for other nodes to compare: words with spaces between them. */
+static void show_command(char *const *command, char out[COMMAND_BYTES])
+{
+    size_t used = 0;
+    for (int i = 0; command[i] && used < COMMAND_BYTES; i++)
+        used +=
+            (size_t)snprintf(out + used, COMMAND_BYTES - used, "%s%s", i ? " " : "", command[i]);
+}
+
 static enum ddp_status join(struct job *job, struct cluster *cluster)
 {
     struct launch_plan *plan = job->plan;
     const struct place *place = plan->place;
     const struct settings *settings = plan->settings;
-    struct proof proof = {0};
-    char host[HOST_NAME_MAX + 1] = "", name[128];
+    struct elastic *elastic = &cluster->elastic;
     struct interrupt interrupt;
     struct exchange *exchange = &cluster->exchange;
-    gethostname(host, sizeof host - 1);
-    name_job(plan, name, sizeof name);
+    gethostname(elastic->host, sizeof elastic->host - 1);
+    name_job(plan, elastic->job, sizeof elastic->job);
+    show_command(plan->settings->command, elastic->command);
+    elastic->on = place_is_elastic(place);
+    elastic->least = place->least_nodes;
+    elastic->most = place->node_count;
     enum ddp_status status = interrupt_open(&interrupt, job);
     if (status == DDP_OK)
         status = exchange_open(exchange, place, settings->node_timeout_seconds, interrupt.fd);
     const struct link_setup setup = {.node = place->node,
                                      .node_count = place->node_count,
-                                     .job = name,
-                                     .host = host,
+                                     .least_nodes = place->least_nodes,
+                                     .command = elastic->command,
+                                     .job = elastic->job,
+                                     .host = elastic->host,
                                      .nproc = plan->nproc,
                                      .max_restarts = settings->max_restarts,
                                      .address = place->address,
@@ -151,17 +165,19 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
                                      .interrupt_fd = interrupt.fd,
                                      .interrupted = interrupted,
                                      .interrupted_owner = &interrupt,
-                                     .proof = &proof,
+                                     .proof = &elastic->proof,
                                      .exchange = exchange->pmix ? exchange_contact : NULL,
                                      .exchange_owner = exchange};
     if (status == DDP_OK)
-        status = proof_open(&proof, &(struct proof_setup){.key_file = settings->key_file,
-                                                          .pmix = exchange->pmix != NULL,
-                                                          .munge = place->kind == PLACE_SLURM,
-                                                          .insecure = settings->insecure_link});
+        status =
+            proof_open(&elastic->proof, &(struct proof_setup){.key_file = settings->key_file,
+                                                              .pmix = exchange->pmix != NULL,
+                                                              .munge = place->kind == PLACE_SLURM,
+                                                              .insecure = settings->insecure_link});
     if (status == DDP_OK)
         status = link_open(&cluster->link, &setup);
-    proof_close(&proof);
+    if (status != DDP_OK || !elastic->on || place->node > 0)
+        proof_close(&elastic->proof);
     int signal;
     if (status == DDP_ERR_ABORTED && !job->late_signal && take_signal(&interrupt, &signal))
         status = nothing_started(job); /* PMIx has not asked */
@@ -173,11 +189,12 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
     }
     if (status != DDP_OK)
         return status;
-    cluster->node = place->node;
-    cluster->count = place->node_count;
+    members_take_part(job);
     plan->bell_fd = cluster->bell_fd;
     const struct link_meeting *meeting = link_meeting(cluster->link);
-    plan->master_port = meeting->worker_port;
+    plan->master_port = meeting->round.worker_port;
+    plan->restart = meeting->round.restart;
+    plan->failures = meeting->round.failures;
     snprintf(plan->master_addr, sizeof plan->master_addr, "%s", meeting->address);
     snprintf(plan->interface, sizeof plan->interface, "%s", meeting->interface);
     return DDP_OK;
@@ -206,7 +223,10 @@ void cluster_close(struct job *job)
     struct cluster *cluster = job->cluster;
     if (!cluster)
         return;
+    if (cluster->link)
+        members_report(job);
     link_close(cluster->link);
+    proof_close(&cluster->elastic.proof);
     exchange_close(&cluster->exchange);
     if (cluster->bell_fd >= 0)
         close(cluster->bell_fd);
@@ -250,7 +270,7 @@ static void set_status(struct job *job)
 
 static void note_nodes(struct job *job)
 {
-    for (int n = 0; n < job->cluster->count; n++) {
+    for (int n = 0; n < job->cluster->count && job->cluster->count > 1; n++) {
         struct ddp_board_node *line = ddp_board_node(&job->board, n);
         const struct link_status *status = link_status(job->cluster->link, n);
         ddp_board_store_text(line->host, DDP_BOARD_HOST_WORDS,

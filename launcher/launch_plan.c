@@ -270,6 +270,14 @@ int launch_plan_free_port(void)
     return port;
 }
 
+void launch_plan_take_part(struct launch_plan *plan, int node, int node_count)
+{
+    plan->node = node;
+    plan->node_count = node_count;
+    plan->first_rank = node * plan->nproc;
+    plan->job_size = node_count * plan->nproc;
+}
+
 /* The plan's part in the job. On one machine --master-addr is only what workers are told. */
 static enum ddp_status find_part(struct launch_plan *plan, const struct place *place,
                                  int *exit_code)
@@ -278,16 +286,13 @@ static enum ddp_status find_part(struct launch_plan *plan, const struct place *p
     const char *address = place->address;
     plan->place = place;
     plan->bell_fd = -1;
-    plan->node = place->node;
-    plan->node_count = place->node_count;
+    launch_plan_take_part(plan, place->node, place->node_count);
     *exit_code = EXIT_USAGE;
     if (plan->node_count > DDP_BOARD_MAX_WORLD / plan->nproc)
         return ddp_fail(DDP_ERR_INVALID,
                         "%d nodes with %d workers each: a job has at most %d "
                         "workers",
                         plan->node_count, plan->nproc, DDP_BOARD_MAX_WORLD);
-    plan->first_rank = plan->node * plan->nproc;
-    plan->job_size = plan->node_count * plan->nproc;
     if (plan->node_count > 1 && s->min_nproc)
         return ddp_fail(DDP_ERR_INVALID,
                         "--min-nproc %d: all nodes must have as many workers: on several nodes a "

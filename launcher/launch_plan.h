@@ -43,6 +43,7 @@ struct launch_plan {
     struct python python; /* what is arranged for it; nothing in a mere plan */
     char mark[MARK_SIZE]; /* of the job; "" in a mere plan */
     int restart;          /* how often the job has been restarted */
+    int failures;         /* ... because something failed, not because its nodes have changed */
 };
 
 /* Makes the plan. What only the link can tell is added when the nodes have met: master_addr,
@@ -53,6 +54,9 @@ enum ddp_status launch_plan_make(struct launch_plan *plan, const struct settings
  * again, if it was our choice, and new bindings if `changed`, the number of workers or what they
  * run on. */
 enum ddp_status launch_plan_next(struct launch_plan *plan, bool changed);
+
+/* Which node of how many this machine is, in the next attempt. */
+void launch_plan_take_part(struct launch_plan *plan, int node, int node_count);
 
 void launch_plan_free(struct launch_plan *plan);
 

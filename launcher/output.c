@@ -148,7 +148,7 @@ enum ddp_status output_open(struct output *output, const struct launch_plan *pla
         output->slots[rank][0] = output->slots[rank][1] = -1;
         shown += settings_shown(plan->settings, rank);
     }
-    output->prefixed = shown > 1 || plan->node_count > 1;
+    output->prefixed = shown > 1 || plan->place->node_count > 1;
     for (int rank = 0; rank < plan->nproc; rank++)
         for (int index = 0; index < 2; index++) {
             struct route route = route_of(output, rank, index);

@@ -201,6 +201,11 @@ static const char *launcher_name(enum place_kind kind)
 static enum ddp_status check_launcher(const struct place *place, const struct settings *s)
 {
     const char *who = launcher_name(place->kind);
+    if (s->least_nnodes)
+        return fail_once(place->node == 0,
+                         "--nnodes %d:%d, but %s started %d tasks, whose number does not change: "
+                         "leave --nnodes out, or start each ddprun by itself",
+                         s->least_nnodes, s->nnodes, who, place->node_count);
     if (s->nnodes > 0 && s->nnodes != place->node_count)
         return fail_once(place->node == 0,
                          "--nnodes %d, but %s started %d tasks, one a node: leave --nnodes out, or "
@@ -219,7 +224,12 @@ static enum ddp_status use_options(struct place *place, const struct settings *s
 {
     place->kind = PLACE_OPTIONS;
     place->node_count = s->nnodes;
+    place->least_nodes = s->least_nnodes;
     place->node = s->node_rank;
+    if (s->node_rank < 0 && place_is_elastic(place)) {
+        place->node = s->nnodes - 1; /* behind those that have a wish */
+        return DDP_OK;
+    }
     if (s->node_rank < 0)
         return ddp_fail(DDP_ERR_INVALID,
                         "--nnodes %d needs --node-rank (or PET_NODE_RANK): 0 on one node, up to %d "

@@ -19,7 +19,8 @@ enum place_kind {
 
 struct place {
     enum place_kind kind;
-    int node, node_count;
+    int node, node_count; /* of an elastic job: where it would like to be, and the most nodes */
+    int least_nodes;      /* of an elastic job; 0: it is not */
     /* Where node 0 listens for the other ddpruns; "" and 0 where only PMIx can tell. */
     char address[PLACE_ADDRESS_SIZE];
     int port;
@@ -28,6 +29,12 @@ struct place {
     int port_count;
     bool pmix; /* a PMIx server serves this process: what it tells comes before the address */
 };
+
+/* Nodes may be lost and come while the job runs. */
+static inline bool place_is_elastic(const struct place *place)
+{
+    return place->least_nodes > 0;
+}
 
 /* Finds the place. DDP_ERR_INVALID (logged) where options and environment contradict each other or
  * where something is missing that only the user knows. */

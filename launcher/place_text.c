@@ -27,24 +27,24 @@ static bool read_number(const char **at, int64_t min, int64_t max, int64_t *numb
     return ddp_parse_int64(digits, min, max, number);
 }
 
-const char *place_read_nodes(const char *text, int *nodes)
+const char *place_read_nodes(const char *text, int *least_nodes, int *most_nodes)
 {
     int64_t least, most;
     const char *at = text;
     if (!read_number(&at, 1, DDP_BOARD_MAX_WORLD, &least))
-        return "must be a number of nodes from 1 to 4096";
+        return "must be a number of nodes from 1 to 4096, or the least and the most: 2:4";
     most = least;
     if (*at == ':') {
         at++;
-        if (!read_number(&at, 1, DDP_BOARD_MAX_WORLD, &most) || most < least)
-            return "must be a number of nodes from 1 to 4096, or twice the same: 4:4";
+        if (!read_number(&at, 1, DDP_BOARD_MAX_WORLD, &most))
+            return "must be a number of nodes from 1 to 4096, or the least and the most: 2:4";
     }
     if (*at)
-        return "must be a number of nodes from 1 to 4096";
-    if (least != most)
-        return "must be one number: the number of nodes of a job never changes; a job that has "
-               "lost a node can be started again with fewer";
-    *nodes = (int)least;
+        return "must be a number of nodes from 1 to 4096, or the least and the most: 2:4";
+    if (most < least)
+        return "must name the least number of nodes first: 2:4";
+    *least_nodes = (int)least;
+    *most_nodes = (int)most;
     return NULL;
 }
 

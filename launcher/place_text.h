@@ -8,9 +8,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Reads a number of nodes, "4" or, as for torchrun, "4:4". Returns NULL, or what is wrong with it,
- * as a phrase after "--nnodes VALUE: ". */
-const char *place_read_nodes(const char *text, int *nodes);
+/* Reads a number of nodes, "4", or the least and the most, "2:4". Returns NULL, or what is wrong
+ * with it, as a phrase after "--nnodes VALUE: ". */
+const char *place_read_nodes(const char *text, int *least_nodes, int *most_nodes);
 
 /* Reads "HOST:PORT", "[IPv6]:PORT" or a host alone, whose port is then 0. False: it is something
  * else, or the host does not fit. */

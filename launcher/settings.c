@@ -109,9 +109,13 @@ static const char *read_completion(void *destination, const char *value)
            "bash-completion is installed; there is none for other shells";
 }
 
-static const char *read_nnodes(void *nodes, const char *value)
+static const char *read_nnodes(void *destination, const char *value)
 {
-    return place_read_nodes(value, nodes);
+    struct settings *settings = destination;
+    const char *wrong = place_read_nodes(value, &settings->least_nnodes, &settings->nnodes);
+    if (settings->least_nnodes == settings->nnodes)
+        settings->least_nnodes = 0;
+    return wrong;
 }
 
 static const char *read_node_rank(void *destination, const char *value)
@@ -322,10 +326,11 @@ const struct ddp_option settings_table[] = {
     {OPTION_FLAG("run-path", run_path), .environment = "PET_RUN_PATH",
      .help = "give PROGRAM to python3 whatever its name is, also with --no-python"},
     {OPTION_FLAG("dry-run", dry_run), .help = "print what would be started, and start nothing"},
-    {OPTION_SECTION("Several nodes"), OPTION_CUSTOM_AT("nnodes", nnodes, read_nnodes, "N"),
+    {OPTION_SECTION("Several nodes"), OPTION_CUSTOM("nnodes", read_nnodes, "N|MIN:MAX"),
      .environment = "PET_NNODES",
      .help = "number of nodes, with one ddprun on each (default: the tasks of srun or mpirun that "
-             "started this ddprun, one a node; else 1)"},
+             "started this ddprun, one a node; else 1); MIN:MAX: nodes may be lost and come while "
+             "the job runs"},
     {OPTION_CUSTOM_AT("node-rank", node_rank, read_node_rank, "R"), .environment = "PET_NODE_RANK",
      .help = "rank of this node, from 0 (default: as srun or mpirun says)"},
     {OPTION_TEXT("master-addr", master_addr, "ADDRESS"), .environment = "PET_MASTER_ADDR",

@@ -41,10 +41,11 @@ enum bind_kind {
 struct settings {
     bool help;
     bool version;
-    bool use_env;    /* accepted, without effect */
-    bool standalone; /* one machine, whoever started us */
-    int nnodes;      /* 0: not given */
-    int node_rank;   /* -1: not given */
+    bool use_env;     /* accepted, without effect */
+    bool standalone;  /* one machine, whoever started us */
+    int nnodes;       /* 0: not given */
+    int least_nnodes; /* fewer, when nodes come and go; 0: they do not */
+    int node_rank;    /* -1: not given */
     bool virtual_local_rank;
     bool oversubscribe;
     enum nproc_kind nproc_kind;

@@ -68,8 +68,8 @@ static enum ddp_status open_job(struct job *job)
     if (status != DDP_OK)
         return status;
     cgroup_open(&job->cgroup, job->plan->mark);
-    status = keeper_start(&job->keeper, job->plan->nproc, job->plan->node_count, job->plan->mark,
-                          &job->cgroup);
+    status = keeper_start(&job->keeper, job->plan->nproc, job->plan->place->node_count,
+                          job->plan->mark, &job->cgroup);
     if (status != DDP_OK) {
         cgroup_remove(&job->cgroup);
         fail_here(job);
@@ -174,7 +174,7 @@ static void run_attempt(struct job *job)
     memset(job->workers, 0, (size_t)job->plan->nproc * sizeof *job->workers);
     job->state = RUNNING;
     job->deadline_ns = INT64_MAX;
-    job->decided = job->restartable = job->disk_full = false;
+    job->decided = job->restartable = job->disk_full = job->members_change = false;
     job->exit_code = 0;
     job->failed_rank = job->exited_rank = -1;
     job->start_ns = job->progress_ns = ddp_clock_ns();
@@ -221,28 +221,26 @@ static void run_attempt(struct job *job)
  * ended the job. */
 static bool back_off(struct job *job, int before, const char *why)
 {
-    int doublings = job->plan->restart < 8 ? job->plan->restart : 8;
-    double seconds = 0.2 * (1 << doublings);
-    int number = job->plan->restart + 1, most = (int)job->plan->settings->max_restarts;
+    const int failures = job->plan->failures, most = (int)job->plan->settings->max_restarts;
+    double seconds = 0.2 * (1 << (failures < 8 ? failures : 8));
     if (job->late_signal)
         return watch_pause(job); /* which it ends */
     if (!*why)
-        ddp_log(DDP_LOG_INFO, "restarting all workers (%d of %d)", number, most);
+        ddp_log(DDP_LOG_INFO, "restarting all workers (%d of %d)", failures + 1, most);
     else
         ddp_log(DDP_LOG_WARNING, "restarting with %d of %d workers (%d of %d): %s",
-                job->plan->nproc, before, number, most, why);
+                job->plan->nproc, before, failures + 1, most, why);
     job_set_deadline(job, seconds < 30 ? seconds : 30);
     return watch_pause(job);
 }
 
-/* Prepares another attempt, if there may be one. */
-static bool next_attempt(struct job *job)
+/* After a failure. */
+static bool may_retry(struct job *job, bool *shrunk)
 {
     struct launch_plan *plan = job->plan;
     char why[320];
     int before = plan->nproc;
-    if (!job->restartable || (job->interrupted && !job->late_signal) ||
-        plan->restart >= plan->settings->max_restarts)
+    if (plan->failures >= plan->settings->max_restarts)
         return false;
     if (job->disk_full) {
         ddp_log(DDP_LOG_ERROR,
@@ -253,8 +251,23 @@ static bool next_attempt(struct job *job)
     if (!shrink_decide(plan, &job->failures, job->failed_rank, why, sizeof why) ||
         !back_off(job, before, why))
         return false;
+    *shrunk = *why;
+    plan->failures++;
+    return true;
+}
+
+/* Prepares another attempt, if there may be one. */
+static bool next_attempt(struct job *job)
+{
+    struct launch_plan *plan = job->plan;
+    bool shrunk = false;
+    if (!job->restartable || (job->interrupted && !job->late_signal))
+        return false;
+    job->deadline_ns = 0;
+    if (!(job->members_change ? watch_pause(job) : may_retry(job, &shrunk)))
+        return false;
     const int port = cluster_restart_port(job);
-    if (launch_plan_next(plan, *why) == DDP_OK) {
+    if (launch_plan_next(plan, shrunk) == DDP_OK) {
         plan->master_port = port ? port : plan->master_port;
         return true;
     }

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#define DOUBT_MS       200 /* between two looks at a node that is silent */
 #define VICTIM_SECONDS 0.5 /* until a victim is named, when nobody else has failed */
 #define ALIKE_SECONDS  0.5 /* the most until an exit is named: all workers may fail alike */
 #define ALIKE_LEAST    0.3 /* and the least: nodes do not start at once */
@@ -54,6 +55,7 @@ void verdict_end(struct job *job, const struct link_text *end)
     job->decided = true;
     job->exit_code = end->exit_code;
     job->restartable = cluster->again;
+    job->members_change = cluster->again && (end->flags & END_MEMBERS);
     job->disk_full = end->flags & END_DISK_FULL;
     job->failed_rank = end->rank;
     show(job, end);
@@ -68,14 +70,16 @@ void verdict_end(struct job *job, const struct link_text *end)
 
 /* --- node 0 ----------------------------------------------------------------------------------- */
 
-/* Node 0's decision: all hear it. */
-static void decide(struct job *job, struct link_text *end)
+void verdict_decide(struct job *job, struct link_text *end)
 {
     const struct launch_plan *plan = job->plan;
-    const bool may = (end->flags & END_RESTARTABLE) && !(end->flags & END_DISK_FULL);
+    const bool may = (end->flags & END_RESTARTABLE) && !(end->flags & END_DISK_FULL) &&
+                     plan->failures < plan->settings->max_restarts;
     end->attempt = (uint32_t)plan->restart;
     end->flags &= ~(uint32_t)END_AGAIN;
-    if (may && !job->interrupted && plan->restart < plan->settings->max_restarts)
+    if (members_end(job, end))
+        end->flags |= END_MEMBERS;
+    if (!job->interrupted && (may || (end->flags & END_MEMBERS)))
         end->flags |= END_AGAIN;
     link_send(job->cluster->link, job->cluster->node, LINK_END, end, text_bytes(end));
     verdict_end(job, end);
@@ -103,7 +107,7 @@ static void say_alike(const struct job *job, struct link_text *end)
 static void name_suspect(struct job *job)
 {
     say_alike(job, &job->cluster->suspect);
-    decide(job, &job->cluster->suspect);
+    verdict_decide(job, &job->cluster->suspect);
 }
 
 static bool all_done(const struct cluster *cluster)
@@ -144,9 +148,13 @@ void verdict_consider(struct job *job, const struct link_text *failure)
 
 void verdict_tick(struct job *job)
 {
-    const struct cluster *cluster = job->cluster;
-    if (cluster->node == 0 && !cluster->ended && cluster->suspected &&
-        (ddp_deadline_passed(cluster->verdict_ns) || all_done(cluster)))
+    struct cluster *cluster = job->cluster;
+    if (cluster->node > 0 || cluster->ended || !cluster->suspected ||
+        !(ddp_deadline_passed(cluster->verdict_ns) || all_done(cluster)))
+        return;
+    if (members_doubtful(job)) /* workers fail when a node is lost, and the loss is seen later */
+        cluster->verdict_ns = ddp_deadline_ns(DOUBT_MS);
+    else
         name_suspect(job);
 }
 
@@ -157,7 +165,7 @@ static void end_all(struct job *job)
     for (int n = job->cluster->count - 1; n >= 0; n--)
         if (job->cluster->nodes[n].exit_code)
             end.exit_code = (int32_t)job->cluster->nodes[n].exit_code;
-    decide(job, &end);
+    verdict_decide(job, &end);
 }
 
 void verdict_node_done(struct job *job, int node, const struct link_step *done)
@@ -199,8 +207,10 @@ void verdict_lost(struct job *job, int node, const char *why, bool cut)
     cluster->nodes[node].lost = true;
     if (cluster->nodes[node].done && cluster->open && !cut)
         return; /* its part was over */
-    if (!cluster->ended)
-        decide(job, &end);
+    const bool ends =
+        cluster->elastic.on && !cut ? members_lost(job, node, why, &end) : !cluster->ended;
+    if (ends)
+        verdict_decide(job, &end);
 }
 
 bool cluster_fail(struct job *job, const struct cluster_failure *failure)
@@ -340,7 +350,14 @@ void cluster_hangs(struct job *job, const char *text)
     struct link_text end = {
         .exit_code = EXIT_HANG, .rank = -1, .sure = CERTAIN, .flags = END_RESTARTABLE | END_SHOW};
     snprintf(end.text, sizeof end.text, "%s", text);
-    decide(job, &end);
+    verdict_decide(job, &end);
+}
+
+void verdict_change(struct job *job)
+{
+    struct link_text end = {
+        .exit_code = ddp_status_exit_code(DDP_ERR_PREEMPTED), .rank = -1, .sure = PREEMPTED};
+    verdict_decide(job, &end);
 }
 
 /* --- another attempt -------------------------------------------------------------------------- */
@@ -368,6 +385,7 @@ bool cluster_ready(struct job *job)
 {
     struct cluster *cluster = job->cluster;
     char why[LINK_NAME_BYTES + 64];
+    struct link_text end;
     if (!cluster || cluster->restart_port)
         return true;
     if (cluster->node > 0) {
@@ -375,6 +393,12 @@ bool cluster_ready(struct job *job)
             cluster_tell(job, LINK_RESTART, 0, 0);
         cluster->told_ready = true;
         return false;
+    }
+    if (cluster->elastic.on) {
+        const bool formed = members_form(job, &end);
+        if (end.exit_code)
+            verdict_decide(job, &end);
+        return formed;
     }
     for (int n = 1; n < cluster->count; n++) {
         if (cluster->nodes[n].lost && !cluster->ended) {
@@ -396,7 +420,7 @@ bool cluster_end(struct job *job, int signal)
     if (!cluster || cluster_over(job))
         return false;
     if (cluster->node == 0) {
-        decide(job, &end);
+        verdict_decide(job, &end);
         return false;
     }
     cluster_tell(job, LINK_SIGNAL, (uint32_t)signal, 0);

@@ -74,11 +74,6 @@ static bool add_local_variants(struct variant *variants, int *count,
     return true;
 }
 
-static bool is_power_of_two(int64_t value)
-{
-    return (value & (value - 1)) == 0;
-}
-
 int variants_make(struct variant variants[VARIANTS], const struct settings *settings,
                   int64_t global_batch)
 {
@@ -101,11 +96,10 @@ int variants_make(struct variant variants[VARIANTS], const struct settings *sett
         const int64_t units = settings->workers[i];
         if (units == 1)
             continue;
-        if (most % units != 0 || !is_power_of_two(most / units)) {
+        if (most % units != 0) {
             ddp_fail(DDP_ERR_INVALID,
-                     "--workers: %" PRId64 " and %" PRId64 ": the largest must be 2, 4, 8, ... "
-                     "times each of the others, for equal "
-                     "bits",
+                     "--workers: %" PRId64 " and %" PRId64 ": the largest must be a multiple of "
+                     "each of the others, for as many shards on each worker",
                      units, most);
             return 0;
         }
@@ -277,7 +271,7 @@ static enum ddp_status train(struct work *work, const struct variant *variant, b
     add_number(&words, "--global-batch", comparison->global_batch);
     add_number(&words, "--batch-size", comparison->global_batch / variant->shards);
     add_number(&words, "--steps", comparison->steps);
-    if (variant->shards > 8) /* each worker has whole lanes: see trainer(1) */
+    if (variant->shards > 8) /* a lane for each: see trainer(1) */
         add_number(&words, "--lanes", variant->shards);
     snprintf(traced, sizeof traced, "%s,steps=%" PRId64 "-%" PRId64, work->trace,
              comparison->steps - window + 1, comparison->steps);

@@ -76,10 +76,10 @@ static __device__ void load_tile(const struct ddp_heads *g, float *tile, const T
 
 static __device__ inline float dot(float4 a, float4 b, float sum)
 {
-    sum += a.x * b.x;
-    sum += a.y * b.y;
-    sum += a.z * b.z;
-    return sum + a.w * b.w;
+    sum = ddp_fused(a.x, b.x, sum);
+    sum = ddp_fused(a.y, b.y, sum);
+    sum = ddp_fused(a.z, b.z, sum);
+    return ddp_fused(a.w, b.w, sum);
 }
 
 /* sums[i][j] = row (row + i) of a . row (column + j * apart) of b, the latter swizzled. */
@@ -140,7 +140,7 @@ static __device__ inline void add_row(float (&to)[cut<D>::groups * cut<D>::wide]
 {
 #pragma unroll
     for (int j = 0; j < cut<D>::groups * cut<D>::wide; j++)
-        to[j] += weight * row[j];
+        to[j] = ddp_fused(weight, row[j], to[j]);
 }
 
 /* results += weights^T rows, over COUNT rows of a tile: the weights of row n for the thread's own

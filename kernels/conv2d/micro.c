@@ -7,9 +7,8 @@
 
 #include "kernels/conv2d/micro.h"
 
+#include "core/fma.h"
 #include "kernels/cpu/cpu.h"
-
-#include <math.h>
 
 #define NOINLINE __attribute__((noinline))
 
@@ -89,8 +88,7 @@ AVX2_INLINE struct halves halves_multiply_add(struct halves a, struct halves b, 
 #include "kernels/conv2d/micro.inc"
 #endif
 
-/* Four vectors that every 64-bit machine has. AArch64's fuse; elsewhere the C library does it, lane
- * by lane. */
+/* Four vectors that every 64-bit machine has. AArch64's fuse; elsewhere it is done lane by lane. */
 #ifdef __aarch64__
 #include <arm_neon.h>
 typedef float32x4_t quarter;
@@ -98,8 +96,8 @@ typedef float32x4_t quarter;
 #else
 typedef float quarter __attribute__((vector_size(16)));
 #define FUSED(a, b, c)                                                                             \
-    ((quarter){fmaf((a)[0], (b)[0], (c)[0]), fmaf((a)[1], (b)[1], (c)[1]),                         \
-               fmaf((a)[2], (b)[2], (c)[2]), fmaf((a)[3], (b)[3], (c)[3])})
+    ((quarter){ddp_fma_f32((a)[0], (b)[0], (c)[0]), ddp_fma_f32((a)[1], (b)[1], (c)[1]),           \
+               ddp_fma_f32((a)[2], (b)[2], (c)[2]), ddp_fma_f32((a)[3], (b)[3], (c)[3])})
 #endif
 struct quarters {
     quarter q[4];

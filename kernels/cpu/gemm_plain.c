@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tiles in plain C: see gemm_tile.h. Each step of a sum is the C library's fmaf(), which uses the
- * processor's instruction where there is one. */
+ * Tiles in plain C: see gemm_tile.h. */
 #include "config.h"
 
 #include "core/bf16.h"
+#include "core/fma.h"
 #include "kernels/cpu/gemm_tile.h"
 
 #include <float.h>
@@ -19,11 +19,11 @@ static float flush(float value)
 }
 
 /* x y + c of bf16 x and y as vdpbf16ps makes it: rounded once, and zero where that is denormal.
- * Whether it is, is decided as if exponents had no end: what fmaf() rounded up to FLT_MIN may be.
+ * Whether it is, is decided as if exponents had no end: what was rounded up to FLT_MIN may be.
  * There the sum is exact in double precision. */
 static float flushed_fma(float x, float y, float c)
 {
-    const float sum = flush(fmaf(x, y, c));
+    const float sum = flush(ddp_fma_f32(x, y, c));
     if (fabsf(sum) == FLT_MIN && fabs((double)x * (double)y + (double)c) < 0x1.ffffffp-127)
         return copysignf(0, sum);
     return sum;
@@ -45,8 +45,8 @@ static void part_f32(const struct ddp_gemm *g, const struct steps *s, int64_t i,
     for (int64_t l = begin; l < end; l++) {
         const float a = ((const float *)g->a)[i * s->a_row + l * s->a_depth];
         for (int64_t j = 0; j < columns; j++)
-            sums[j] = fmaf(a, element(g->b, g->b_bf16, (column + j) * s->b_column + l * s->b_depth),
-                           sums[j]);
+            sums[j] = ddp_fma_f32(
+                a, element(g->b, g->b_bf16, (column + j) * s->b_column + l * s->b_depth), sums[j]);
     }
 }
 

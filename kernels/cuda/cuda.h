@@ -405,5 +405,16 @@ static __device__ inline float ddp_product(float a, float b)
 #endif
 }
 
+/* a * b + c, rounded once on a GPU. nvcc fuses nothing by itself (-fmad=false), so that a kernel's
+ * bits do not depend on its version; this is for loops whose time is that of their arithmetic. */
+static __device__ inline float ddp_fused(float a, float b, float c)
+{
+#ifdef __CUDA_ARCH__
+    return __fmaf_rn(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
 #endif
 #endif

@@ -63,7 +63,8 @@ static __global__ void __launch_bounds__(THREADS)
         for (int d = 0; d < DEPTH; d++)
             for (int i = 0; i < OWN; i++)
                 for (int j = 0; j < OWN; j++)
-                    sums[i][j] += rows[d][down + 16 * i] * columns[d][across + 16 * j];
+                    sums[i][j] = ddp_fused(rows[d][down + 16 * i], columns[d][across + 16 * j],
+                                           sums[i][j]);
         __syncthreads();
     }
     for (int i = 0; i < OWN; i++)

@@ -36,7 +36,7 @@ template <int W> static __global__ void __launch_bounds__(DDP_BLOCK) rows_kernel
                 const ddp_pack<float, W> left = ddp_read<W>(a[r] + at);
 #pragma unroll
                 for (int i = 0; i < W; i++)
-                    sums[r] += left.at[i] * right.at[i];
+                    sums[r] = ddp_fused(left.at[i], right.at[i], sums[r]);
             }
         }
 #pragma unroll

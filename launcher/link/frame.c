@@ -21,8 +21,8 @@ static const struct rule {
     [FRAME_JOIN] = {EXACTLY(struct join), IN(PHASE_JOIN)},
     [FRAME_REFUSED] = {EXACTLY(struct refusal),
                        IN(PHASE_HELLO) | IN(PHASE_PROOF) | IN(PHASE_WAITING)},
-    [FRAME_NAMES] = {1, FRAME_NAMES_MAX, IN(PHASE_WAITING)},
-    [FRAME_WELCOME] = {EXACTLY(struct welcome), IN(PHASE_WAITING)},
+    [FRAME_NAMES] = {1, FRAME_NAMES_MAX, IN(PHASE_WAITING) | RUNNING},
+    [FRAME_WELCOME] = {EXACTLY(struct welcome), IN(PHASE_WAITING) | RUNNING},
     [FRAME_PING] = {EXACTLY(struct link_status), IN(PHASE_JOINED) | IN(PHASE_WAITING) | RUNNING},
     [FRAME_LOST] = {1, FRAME_LOST_MAX, RUNNING},
     [FRAME_GOODBYE] = {0, 0, IN(PHASE_JOINED) | IN(PHASE_WAITING) | RUNNING},
@@ -88,11 +88,14 @@ bool frame_read(const struct frame *frame, union frame_data *data)
                  data->hello.node_count > 0 && data->hello.node < data->hello.node_count));
     case FRAME_JOIN:
         return ends(data->join.version, sizeof data->join.version) &&
-               ends(data->join.host, sizeof data->join.host);
+               ends(data->join.host, sizeof data->join.host) &&
+               ends(data->join.command, sizeof data->join.command);
     case FRAME_REFUSED:
         return ends(data->refusal.text, sizeof data->refusal.text);
     case FRAME_WELCOME:
-        return data->welcome.worker_port > 0 && data->welcome.worker_port < 65536;
+        return data->welcome.worker_port > 0 && data->welcome.worker_port < 65536 &&
+               data->welcome.node > 0 && data->welcome.node < data->welcome.node_count &&
+               data->welcome.restart < INT32_MAX && data->welcome.failures < INT32_MAX;
     case FRAME_LOST:
     case FRAME_NAMES:
         return data->bytes[frame->bytes - 1] == 0;

@@ -9,7 +9,7 @@
 #include "launcher/link/link.h"
 
 #define FRAME_MAGIC    UINT64_C(0x6b6e696c70726464) /* "ddrplink" in memory */
-#define FRAME_PROTOCOL 3u
+#define FRAME_PROTOCOL 4u
 
 /* Kinds below LINK_POSTED are the link's own. */
 enum {
@@ -18,7 +18,7 @@ enum {
     FRAME_JOIN = 3,    /* struct join */
     FRAME_REFUSED = 4, /* struct refusal */
     FRAME_NAMES = 5,   /* names of the nodes in order, each with a 0: several of these frames */
-    FRAME_WELCOME = 6, /* struct welcome: all nodes are there */
+    FRAME_WELCOME = 6, /* struct welcome: those are the members from now on */
     FRAME_PING = 7,    /* struct link_status */
     FRAME_GOODBYE = 8,
     FRAME_LOST = 9, /* text: why the receiver is taken for lost; nothing follows */
@@ -44,19 +44,25 @@ struct frame_header {
 struct hello {
     uint64_t magic;
     uint32_t protocol;
-    uint32_t method; /* enum proof_method */
-    uint32_t node, node_count;
-    uint64_t job; /* hash of its name */
+    uint32_t method;           /* enum proof_method */
+    uint32_t node, node_count; /* of an elastic job: where it would like to be, and the most */
+    uint64_t job;              /* hash of its name */
     unsigned char nonce[32];
     char version[32]; /* of ddprun; ends with 0 */
     unsigned char spare[32];
 };
 
+#define FRAME_COMMAND_MAX 1024
+
 struct join {
     uint32_t nproc;
     uint32_t max_restarts;
+    uint32_t least_nodes;
+    uint32_t spare;
+    uint64_t command_hash;
     char version[32];
     char host[LINK_NAME_BYTES];
+    char command[FRAME_COMMAND_MAX]; /* its beginning */
 };
 
 /* Why a connection is refused. Before a proof there is no text. */
@@ -78,7 +84,9 @@ struct refusal {
 };
 
 struct welcome {
+    uint32_t node, node_count; /* the receiver's place among the members */
     uint32_t worker_port;
+    uint32_t restart, failures;
 };
 
 #define FRAME_NAMES_MAX 1024

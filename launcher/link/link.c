@@ -8,6 +8,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "launcher/link/door.h"
 #include "launcher/link/peers.h"
 #include "launcher/link/state.h"
 
@@ -19,24 +20,28 @@
 
 static void link_free(struct link *link)
 {
+    if (link->door)
+        door_close(link->door);
+    free(link->door);
     peers_close(link);
     free(link);
 }
 
 enum ddp_status link_open(struct link **out, const struct link_setup *setup)
 {
-    const size_t count = (size_t)setup->node_count;
+    /* In an elastic job as many nodes may wait as there are members. */
+    const size_t room = (size_t)setup->node_count * (link_is_elastic(setup) ? 2 : 1);
     assert(setup->node_count > 1 && setup->node >= 0 && setup->node < setup->node_count);
-    struct link *link = ddp_array_alloc(1, sizeof *link + count * sizeof link->peers[0]);
+    struct link *link = ddp_array_alloc(1, sizeof *link + room * sizeof link->peers[0]);
     *out = NULL;
     if (!link)
         return DDP_ERR_MEMORY;
     link->epoll = link->timer = -1;
     link->node = setup->node;
-    link->count = setup->node_count;
-    for (int i = 0; i < link->count; i++)
-        link->peers[i] = (struct peer){
-            .connection.fd = -1, .name = "?", .status = {.lowest_step = -1, .highest_step = -1}};
+    link->count = link_is_elastic(setup) ? 1 : setup->node_count;
+    link->room = (int)room;
+    for (int i = 0; i < link->room; i++)
+        peer_clear(link, &link->peers[i]);
     peer_set_name(&link->peers[link->node], setup->host);
     enum ddp_status status = peers_open(link, setup->lost_seconds);
     if (status == DDP_OK)
@@ -59,20 +64,53 @@ int link_fd(const struct link *link)
 
 /* --- receiving -------------------------------------------------------------------------------- */
 
-/* Gives the owner a loss. */
+/* Gives the owner a loss. A node that only waited is not missed. */
 static bool deliver_loss(struct link *link, struct link_message *message)
 {
-    for (int i = 0; i < link->count && link->lost_count > 0; i++) {
+    for (int i = 0; i < link->room && link->lost_count > 0; i++) {
         struct peer *peer = &link->peers[i];
         if (!peer->lost)
             continue;
         peer->lost = false;
         link->lost_count--;
+        if (i >= link->count) {
+            ddp_log(DDP_LOG_DEBUG, "of those that wait, %s", peer->why);
+            continue;
+        }
         *message = (struct link_message){peer->cut ? LINK_CUT : LINK_LOST, i, strlen(peer->why) + 1,
                                          peer->why};
         return true;
     }
     return false;
+}
+
+/* Handles a frame of the link's own. False: it cannot come here. */
+static bool take_own(struct link *link, struct peer *peer, const struct frame *frame,
+                     struct link_message *message)
+{
+    char text[FRAME_LOST_MAX];
+    switch (frame->kind) {
+    case FRAME_PING:
+        peer->status = link->data.status;
+        return true;
+    case FRAME_LOST:
+        snprintf(text, sizeof text, "%.*s", FRAME_LOST_MAX - 1, (const char *)link->data.bytes);
+        peer->cut = true; /* we were stopped, or out of reach */
+        peer_lose_as(link, peer, text);
+        return true;
+    case FRAME_NAMES:
+        return link->node > 0 && peers_take_names(link, frame->bytes);
+    case FRAME_WELCOME:
+        message->kind = LINK_FORMED;
+        return link->node > 0 && peers_take_welcome(link);
+    case FRAME_GOODBYE:
+        message->kind = LINK_LEFT;
+        connection_close(&peer->connection);
+        link->current = NULL;
+        return true;
+    default:
+        return false;
+    }
 }
 
 /* Takes one frame of the current peer. True: it is for the owner. */
@@ -89,25 +127,15 @@ static bool take_frame(struct link *link, struct link_message *message)
         peer_lose(link, peer, LINK_DAMAGED);
         return false;
     }
-    if (frame.kind == FRAME_LOST) {
-        char text[FRAME_LOST_MAX];
-        snprintf(text, sizeof text, "%s", (const char *)link->data.bytes);
-        peer->cut = true; /* we were stopped, or out of reach */
-        peer_lose_as(link, peer, text);
-        return false;
-    }
-    if (frame.kind == FRAME_PING) {
-        peer->status = link->data.status;
-        return false;
-    }
-    *message = (struct link_message){(enum link_kind)frame.kind, peer_node(link, peer), frame.bytes,
-                                     link->data.bytes};
-    if (frame.kind == FRAME_GOODBYE) {
-        message->kind = LINK_LEFT;
-        connection_close(&peer->connection);
-        link->current = NULL;
-    }
-    return true;
+    const int node = peer_node(link, peer);
+    *message =
+        (struct link_message){(enum link_kind)frame.kind, node, frame.bytes, link->data.bytes};
+    if (frame.kind >= LINK_POSTED)
+        return true;
+    message->kind = 0;
+    if (!take_own(link, peer, &frame, message))
+        peer_lose(link, peer, LINK_DAMAGED);
+    return message->kind != 0 && node < link->count;
 }
 
 /* Handles one event. False: there is none. */
@@ -120,6 +148,12 @@ static bool handle_event(struct link *link)
     struct peer *peer = event.data.ptr;
     if (!peer) {
         peers_tick(link);
+        if (link->door)
+            door_tick(link->door);
+        return true;
+    }
+    if (!link_has_peer(link, peer)) {
+        door_event(link->door, peer);
         return true;
     }
     if (peer_handle(link, peer, event.events))
@@ -192,15 +226,15 @@ void link_close(struct link *link)
 {
     if (!link)
         return;
-    struct connection **all = calloc((size_t)link->count, sizeof(*all));
-    for (int i = 0; i < link->count; i++) {
+    struct connection **all = calloc((size_t)link->room, sizeof(*all));
+    for (int i = 0; i < link->room; i++) {
         struct connection *connection = &link->peers[i].connection;
         connection_put(connection, FRAME_GOODBYE, NULL, 0);
         if (all)
             all[i] = connection;
     }
     if (all)
-        connections_finish(all, link->count);
+        connections_finish(all, link->room);
     free(all);
     link_free(link);
 }

@@ -28,6 +28,8 @@ enum link_kind {
     LINK_LOST = 1, /* data: why, as text: "node 3 (host) is lost: it has not answered for 5 s" */
     LINK_LEFT = 2, /* the node has closed its link in order; no data */
     LINK_CUT = 3,  /* the node takes us for lost; data: why, as text */
+    LINK_FORMED =
+        4, /* the members are others: link_node(), link_count(), link_meeting(); no data */
 
     /* From the owner of one end to that of the other: */
     LINK_POSTED = 16,    /* struct link_posted: a worker has posted an id or its address */
@@ -109,7 +111,10 @@ struct link_contact {
 };
 
 struct link_setup {
-    int node, node_count; /* 2 or more */
+    int node, node_count; /* 2 or more. Of an elastic job: the most; but for node 0, `node` is only
+                             a wish */
+    int least_nodes;      /* of an elastic job, fewer than node_count; 0: it is not */
+    const char *command;  /* that the job runs: must be the same on all nodes if it is elastic */
     const char *job;      /* the same on all nodes, not secret: run id, or Slurm's job and step */
     const char *host;     /* our name */
     int nproc;            /* workers on each node: must be equal */
@@ -125,7 +130,8 @@ struct link_setup {
     double node_timeout; /* seconds until all nodes must be there */
     double lost_seconds; /* 0: LINK_DEFAULT_LOST */
     int interrupt_fd;    /* readable: stop joining, unless `interrupted` says otherwise; -1: none */
-    struct proof *proof; /* opened; stays the caller's, and may be closed after link_open() */
+    struct proof *proof; /* opened; stays the caller's, and may be closed after link_open(); on node
+                            0 of an elastic job all that this points to lives as long as the link */
 
     /* NULL, or PMIx: what node 0 has in the contact, the others get. Errors are logged by it. */
     enum ddp_status (*exchange)(void *owner, struct link_contact *contact);
@@ -137,18 +143,25 @@ struct link_setup {
     void *interrupted_owner;
 };
 
+/* What the members of an elastic job are told for their next attempt. */
+struct link_round {
+    int worker_port; /* MASTER_PORT of the workers */
+    int restart;     /* how often the job has been restarted, and how often for a failure */
+    int failures;
+};
+
 struct link_meeting {
     char address[LINK_NAME_BYTES]; /* of node 0, numeric, as we reach it: for MASTER_ADDR */
     char interface[IF_NAMESIZE];   /* through which node 0, or on node 0 the others, are reached:
                                       "eth0"; "" if it cannot be told */
-    int worker_port;               /* node 0's */
+    struct link_round round;       /* node 0's */
 };
 
 struct link;
 
 /* Joins: node 0 waits for all others, these for node 0 and each other. All nodes are there when it
- * returns DDP_OK. Otherwise one line has been logged, the same on all nodes that had come, and
- * ddprun ends with EXIT_LAUNCHER:
+ * returns DDP_OK; of an elastic job as many as have come soon, at least the least. Otherwise one
+ * line has been logged, the same on all nodes that had come, and ddprun ends with EXIT_LAUNCHER:
  *   DDP_ERR_TIMEOUT   nodes have not come within node_timeout (named), or node 0 has not answered
  *   DDP_ERR_MISMATCH  two nodes have one rank; other versions, node counts or nproc; another key,
  *                     method or job
@@ -195,6 +208,18 @@ const char *link_node_name(const struct link *link, int node);
 
 /* What joining has found out. */
 const struct link_meeting *link_meeting(const struct link *link);
+
+/* The number of members, and ours among them: changes by link_form() and before LINK_FORMED. */
+int link_count(const struct link *link);
+int link_node(const struct link *link);
+
+/* Node 0 of an elastic job: how many nodes have waited for so long to become members. */
+int link_waiting(const struct link *link, int64_t waited_ns);
+
+/* The same: the nodes that are there become the members, at most `most`, in the order in which they
+ * are; then those that have waited for so long. All are told, with what they need for the next
+ * attempt. */
+void link_form(struct link *link, int most, int64_t waited_ns, const struct link_round *round);
 
 /* Says goodbye and closes. Waits at most half a second until what was sent has been taken. NULL is
  * allowed. */

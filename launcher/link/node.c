@@ -9,6 +9,7 @@
 #include "launcher/link/state.h"
 
 #include "core/clock.h"
+#include "core/hash.h"
 #include "core/log.h"
 #include "core/text.h"
 
@@ -267,7 +268,9 @@ static enum ddp_status try_address(struct trying *t, struct address address, int
     struct link *link = t->link;
     struct peer *node0 = &link->peers[0];
     struct join join = {.nproc = (uint32_t)t->setup->nproc,
-                        .max_restarts = (uint32_t)t->setup->max_restarts};
+                        .max_restarts = (uint32_t)t->setup->max_restarts,
+                        .least_nodes = (uint32_t)t->setup->least_nodes,
+                        .command_hash = ddp_hash(t->setup->command, strlen(t->setup->command))};
     address_set_port(&address, port);
     address_show(&address, t->shown);
     enum ddp_status status = connect_to(t, &address, &fd);
@@ -284,6 +287,7 @@ static enum ddp_status try_address(struct trying *t, struct address address, int
     }
     snprintf(join.version, sizeof join.version, "%s", ddp_version());
     snprintf(join.host, sizeof join.host, "%s", link->peers[link->node].name);
+    ddp_text_clean(join.command, sizeof join.command, t->setup->command, strlen(t->setup->command));
     connection_put(&node0->connection, FRAME_JOIN, &join, sizeof join);
     node0->connection.phase = PHASE_WAITING;
     address_host(&address, link->meeting.address);
@@ -365,19 +369,8 @@ static enum ddp_status find_node0(struct trying *t)
 
 /* --- waiting for the others ------------------------------------------------------------------- */
 
-/* Names in the order of nodes. False: there are too many. */
-static bool take_names(struct link *link, int *count, const char *names, size_t bytes)
-{
-    for (size_t at = 0; at < bytes; at += strlen(names + at) + 1) {
-        if (*count >= link->count)
-            return false;
-        peer_set_name(&link->peers[(*count)++], names + at);
-    }
-    return true;
-}
-
 /* DDP_ERR_TIMEOUT: go on. */
-static enum ddp_status act(struct trying *t, const struct frame *frame, int *names)
+static enum ddp_status act(struct trying *t, const struct frame *frame)
 {
     struct link *link = t->link;
     struct peer *node0 = &link->peers[0];
@@ -386,30 +379,31 @@ static enum ddp_status act(struct trying *t, const struct frame *frame, int *nam
         node0->status = link->data.status;
         return DDP_ERR_TIMEOUT;
     case FRAME_NAMES:
-        if (take_names(link, names, (const char *)link->data.bytes, frame->bytes))
+        if (peers_take_names(link, frame->bytes))
             return DDP_ERR_TIMEOUT;
         break;
     case FRAME_REFUSED:
         return refused(t);
     case FRAME_WELCOME:
-        if (*names != link->count)
+        if (!peers_take_welcome(link))
             break;
-        link->meeting.worker_port = (int)link->data.welcome.worker_port;
         node0->connection.phase = PHASE_RUNNING;
         return DDP_OK;
+    case FRAME_GOODBYE:
+        return ddp_fail(DDP_ERR_IO, "the job has ended before this node was needed");
     }
     return ddp_fail(DDP_ERR_IO, "node 0 (%s) has sent what this ddprun does not understand",
                     t->shown);
 }
 
-static enum ddp_status hear_node0(struct trying *t, int *names)
+static enum ddp_status hear_node0(struct trying *t)
 {
     struct frame frame;
     enum frame_result result;
     struct peer *node0 = &t->link->peers[0];
     while ((result = connection_take(&node0->connection, &frame)) == FRAME_READY &&
            frame_read(&frame, &t->link->data)) {
-        enum ddp_status status = act(t, &frame, names);
+        enum ddp_status status = act(t, &frame);
         if (status != DDP_ERR_TIMEOUT)
             return status;
     }
@@ -421,7 +415,6 @@ static enum ddp_status hear_node0(struct trying *t, int *names)
 /* Node 0 says when it takes too long. */
 static enum ddp_status wait_for_all(struct trying *t)
 {
-    int names = 0;
     struct link *link = t->link;
     struct peer *node0 = &link->peers[0];
     enum ddp_status status = peer_watch(link, node0);
@@ -439,7 +432,7 @@ static enum ddp_status wait_for_all(struct trying *t)
         if (!event.data.ptr)
             peers_tick(link);
         else if (peer_handle(link, node0, event.events))
-            status = hear_node0(t, &names);
+            status = hear_node0(t);
         if (node0->lost)
             return ddp_fail(DDP_ERR_IO, "while the nodes came together %s", node0->why);
     } while (status == DDP_ERR_TIMEOUT);

@@ -46,7 +46,7 @@ enum ddp_status peers_open(struct link *link, double lost_seconds)
 
 void peers_close(struct link *link)
 {
-    for (int i = 0; i < link->count; i++)
+    for (int i = 0; i < link->room; i++)
         connection_close(&link->peers[i].connection);
     if (link->epoll >= 0)
         close(link->epoll);
@@ -149,6 +149,56 @@ bool peer_handle(struct link *link, struct peer *peer, uint32_t events)
     return (events & ~(uint32_t)EPOLLOUT) && receive(link, peer);
 }
 
+/* --- members ---------------------------------------------------------------------------------- */
+
+void peer_clear(struct link *link, struct peer *peer)
+{
+    link->lost_count -= peer->lost;
+    *peer = (struct peer){
+        .connection.fd = -1, .name = "?", .status = {.lowest_step = -1, .highest_step = -1}};
+}
+
+void peer_move(struct link *link, struct peer *from, struct peer *to)
+{
+    if (from == to)
+        return;
+    peer_clear(link, to);
+    *to = *from;
+    if (link->current == from)
+        link->current = to;
+    from->lost = false;
+    from->connection = (struct connection){.fd = -1};
+    peer_clear(link, from);
+    to->connection.watched = 0; /* by another name */
+    if (!control(link, to, EPOLL_CTL_MOD))
+        peer_lose(link, to, "it cannot be watched any more");
+}
+
+bool peers_take_names(struct link *link, size_t bytes)
+{
+    const char *names = (const char *)link->data.bytes;
+    for (size_t at = 0; at < bytes; at += strlen(names + at) + 1) {
+        if (link->names >= link->room)
+            return false;
+        peer_set_name(&link->peers[link->names++], names + at);
+    }
+    return true;
+}
+
+bool peers_take_welcome(struct link *link)
+{
+    const struct welcome *welcome = &link->data.welcome;
+    if ((int)welcome->node_count != link->names)
+        return false;
+    link->peers[welcome->node].status = link->peers[link->node].status;
+    link->node = (int)welcome->node;
+    link->count = (int)welcome->node_count;
+    link->meeting.round = (struct link_round){(int)welcome->worker_port, (int)welcome->restart,
+                                              (int)welcome->failures};
+    link->names = 0;
+    return true;
+}
+
 /* --- signs of life ---------------------------------------------------------------------------- */
 
 void peers_tick(struct link *link)
@@ -163,7 +213,7 @@ void peers_tick(struct link *link)
     link->tick_ns = now;
     if (ping)
         link->ping_ns = now;
-    for (int i = 0; i < link->count; i++) {
+    for (int i = 0; i < link->room; i++) {
         struct peer *peer = &link->peers[i];
         if (peer->connection.fd < 0)
             continue;

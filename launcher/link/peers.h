@@ -29,6 +29,17 @@ enum ddp_status peer_watch(struct link *link, struct peer *peer);
 /* connection_put() to a peer. One whose queue is full is lost. */
 void peer_put(struct link *link, struct peer *peer, uint32_t kind, const void *data, size_t bytes);
 
+/* Nobody is there. */
+void peer_clear(struct link *link, struct peer *peer);
+
+/* Moves a peer to a free place. */
+void peer_move(struct link *link, struct peer *from, struct peer *to);
+
+/* A node: takes names of the next members, whose end is FRAME_WELCOME, which says which one it is.
+ * False: they do not fit. */
+bool peers_take_names(struct link *link, size_t bytes);
+bool peers_take_welcome(struct link *link);
+
 /* Sends a sign of life. */
 static inline void peer_ping(struct link *link, struct peer *peer)
 {

@@ -15,14 +15,20 @@ struct peer {
     struct connection connection; /* open: on node 0 to each other node, elsewhere to node 0 */
     char name[LINK_NAME_BYTES];
     struct link_status status; /* the last that came; our own */
+    int64_t since_ns;          /* when it has come */
     bool lost;                 /* and this is not delivered yet: */
     bool cut;                  /* ... we are, to it */
     char why[FRAME_LOST_MAX];
 };
 
+struct door;
+
 struct link {
-    int node, count;
+    int node, count; /* of the members, which are the first of the peers */
+    int room;        /* of peers: behind the members of an elastic job are nodes that wait */
+    int names;       /* that have come from node 0, of the next members */
     struct link_meeting meeting;
+    struct door *door; /* node 0 of an elastic job; NULL: nobody comes any more */
 
     int epoll; /* with the connections, whose peers are the data, and the timer: NULL */
     int timer;
@@ -32,8 +38,13 @@ struct link {
     struct peer *current;  /* may have more frames that have come */
     int lost_count;        /* peers whose loss is to be delivered */
     union frame_data data; /* of the message that the owner has; of the last frame while joining */
-    struct peer peers[];   /* (count) */
+    struct peer peers[];   /* (room) */
 };
+
+static inline bool link_has_peer(const struct link *link, const void *who)
+{
+    return who >= (const void *)link->peers && who < (const void *)(link->peers + link->room);
+}
 
 /* Joining, until all are there and all connections are up. Errors are logged. */
 enum ddp_status link_node0_join(struct link *link, const struct link_setup *setup);

@@ -315,7 +315,7 @@ static enum ddp_status check(const ddp_comm *comm, struct ddp_comm_call *call)
     if (comm->overlapping && !kind->starts)
         return ddp_fail(DDP_ERR_INVALID, "%s: all-reduces were started and not finished",
                         kind->name);
-    call->fast = kind->reduces && comm->fast;
+    call->fast = kind->reduces && comm->fast && !call->roots;
     return DDP_OK;
 }
 
@@ -532,8 +532,6 @@ enum ddp_status ddp_comm_reduce_roots_start(ddp_comm *comm, float *buffer, size_
         .op = DDP_SUM,
         .roots = roots,
     };
-    if (comm->place.size > 1 && !comm->ops->has_roots)
-        return ddp_fail(DDP_ERR_UNSUPPORTED, "%s adds up one array of each rank", comm->ops->name);
     return start(comm, &call);
 }
 

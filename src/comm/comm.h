@@ -47,6 +47,12 @@ struct ddp_comm_roots {
     size_t bytes; /* from the elements of one to those of the next of a rank */
 };
 
+/* Arrays of a rank that are added up: its roots, or the one that it has. */
+static inline int ddp_comm_arrays(const struct ddp_comm_roots *roots, int rank)
+{
+    return roots ? roots->first[rank + 1] - roots->first[rank] : 1;
+}
+
 /* A call, from the public function to the backend. Members that a kind does not use are 0. */
 struct ddp_comm_call {
     /* All ranks must call the same. */
@@ -127,7 +133,6 @@ struct ddp_comm_ops {
     const char *name;
     bool has_shared;                                  /* knows DDP_COMM_ALLOC_SHARED */
     bool has_ranges;                                  /* ... DDP_COMM_GATHER_RANGES */
-    bool has_roots;                                   /* ... sums of several roots a rank */
     bool (*fits)(const struct ddp_comm_place *place); /* whether it can be made there */
     enum ddp_status (*create)(void **state, const struct ddp_comm_place *place); /* collective */
     void (*destroy)(void *state);
@@ -205,8 +210,7 @@ enum ddp_status ddp_comm_reduce_slices_start(ddp_comm *comm, void *buffer, size_
 
 /* As that, or with grain 0 as ddp_comm_allreduce_start(), for sums of which each rank has several
  * parts: those are added up in one tree, the result goes to the first. Floats.
- *   roots  borrowed until ddp_comm_finish(); all ranks give the same
- * DDP_ERR_UNSUPPORTED: the backend does not know it. */
+ *   roots  borrowed until ddp_comm_finish(); all ranks give the same */
 enum ddp_status ddp_comm_reduce_roots_start(ddp_comm *comm, float *buffer, size_t count,
                                             size_t grain, const struct ddp_comm_roots *roots);
 

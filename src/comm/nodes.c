@@ -40,16 +40,10 @@ struct small {
 static enum ddp_status add_payloads(struct nodes *nodes, const struct small *s,
                                     const struct nodes_order *order, uint32_t entry, char *out)
 {
-    enum ddp_status status = DDP_OK;
-    for (int p = 0; status == DDP_OK && p < nodes_order_count(order, nodes->place->node); p++) {
-        const struct nodes_range range = nodes_partial(nodes, order, p);
-        const void *sources[DDP_REDUCE_MAX];
-        for (int r = range.begin; r < range.end; r++)
-            sources[r - range.begin] = ddp_ledger_entry(&nodes->shm.ledger, r, entry)->payload;
-        status = nodes_order_add(sources, range.end - range.begin, out, s->count, s->dtype, s->op);
-        out += s->count * ddp_dtype_bytes(s->dtype);
-    }
-    return status;
+    const void *sources[DDP_REDUCE_MAX];
+    for (int r = 0; r < nodes->place->node_size; r++)
+        sources[r] = ddp_ledger_entry(&nodes->shm.ledger, r, entry)->payload;
+    return nodes_order_add(order, nodes->place->node, sources, out, s->count, s->dtype, s->op);
 }
 
 static enum ddp_status wait_small(struct nodes *nodes)
@@ -75,9 +69,9 @@ static enum ddp_status wait_small(struct nodes *nodes)
 static enum ddp_status run_small(struct nodes *nodes, const struct small *s)
 {
     const struct ddp_comm_place *place = nodes->place;
-    const struct nodes_order *order = s->call->fast ? &nodes->fast : &nodes->exact;
+    const struct nodes_order order = nodes_order_of(nodes, s->call);
     const size_t bytes = s->count > 0 ? s->count * ddp_dtype_bytes(s->dtype) : 0;
-    const size_t most = DDP_LEDGER_PAYLOAD * (size_t)nodes->exact.most;
+    const size_t most = DDP_LEDGER_PAYLOAD * (size_t)nodes->most;
     const uint32_t number = nodes->next++;
     char *own = nodes->small + most * (size_t)place->node;
     uint32_t entry;
@@ -87,26 +81,26 @@ static enum ddp_status run_small(struct nodes *nodes, const struct small *s)
     if (status == DDP_ERR_MISMATCH)
         nodes_tell_failure(nodes, number, s->call);
     if (status == DDP_OK && bytes > 0)
-        status = add_payloads(nodes, s, order, entry, own);
+        status = add_payloads(nodes, s, &order, entry, own);
     for (int i = 1; status == DDP_OK && i < place->node_count; i++) {
         const int m = (place->node + i) % place->node_count;
         nodes_receive(nodes, m, &nodes->small_in[m], number, 0, nodes->small + most * (size_t)m,
                       most);
         nodes_send(nodes, m, &nodes->small_out[m], number, 0, s->call, own,
-                   bytes * (size_t)nodes_order_count(order, place->node));
+                   bytes * (size_t)nodes_order_count(&order, place->node));
     }
     if (status == DDP_OK)
         status = wait_small(nodes);
     for (int m = 0; status == DDP_OK && m < place->node_count; m++) {
         if (m != place->node)
             status = nodes_check(nodes, &nodes->small_in[m], number, s->call,
-                                 bytes * (size_t)nodes_order_count(order, m));
-        for (int p = 0; p < nodes_order_count(order, m); p++)
+                                 bytes * (size_t)nodes_order_count(&order, m));
+        for (int p = 0; p < nodes_order_count(&order, m); p++)
             nodes->partials[count++] = nodes->small + most * (size_t)m + (size_t)p * bytes;
     }
     if (status != DDP_OK || bytes == 0)
         return status;
-    return nodes_order_sum(order, nodes->partials, s->result, s->count, s->dtype, s->op);
+    return nodes_order_sum(&order, nodes->partials, s->result, s->count, s->dtype, s->op);
 }
 
 static enum ddp_status meet_all(struct nodes *nodes, const struct ddp_comm_call *call)
@@ -357,10 +351,27 @@ static enum ddp_status finish(void *state)
 
 /* --- setting up and leaving --- */
 
+/* Each rank has one array, and is a leaf of the tree. */
+static enum ddp_status number_ranks(struct nodes *nodes)
+{
+    const int size = nodes->place->size;
+    struct ddp_comm_roots *ranks = &nodes->ranks;
+    const struct nodes_order order = nodes_order_of(nodes, &(struct ddp_comm_call){.fast = false});
+    ranks->first = ddp_array_alloc((size_t)size + 1, sizeof *ranks->first);
+    if (!ranks->first)
+        return DDP_ERR_MEMORY;
+    for (int r = 0; r <= size; r++)
+        ranks->first[r] = r;
+    ranks->count = size;
+    ranks->end = ranks->first + 1;
+    nodes->most = nodes_order_most(&order);
+    return DDP_OK;
+}
+
 static enum ddp_status alloc_memory(struct nodes *nodes)
 {
     const size_t count = (size_t)nodes->place->node_count, size = (size_t)nodes->place->size;
-    const size_t most = (size_t)nodes->exact.most, payloads = most * DDP_LEDGER_PAYLOAD * count;
+    const size_t most = (size_t)nodes->most, payloads = most * DDP_LEDGER_PAYLOAD * count;
     size_t piece = NODES_CHUNK_BYTES / size / NODES_LEAST * NODES_LEAST;
     piece = piece < NODES_PIECE_BYTES ? piece : NODES_PIECE_BYTES;
     nodes->piece_bytes = piece > 0 ? piece : NODES_LEAST;
@@ -369,7 +380,7 @@ static enum ddp_status alloc_memory(struct nodes *nodes)
     nodes->memory = ddp_pages_alloc(nodes->memory_bytes);
     nodes->small_out = ddp_array_alloc(4 * count, sizeof *nodes->small_out);
     nodes->pending = ddp_array_alloc(NODES_PENDING, sizeof *nodes->pending);
-    nodes->partials = ddp_array_alloc(size, sizeof *nodes->partials);
+    nodes->partials = ddp_array_alloc(DDP_REDUCE_LEAVES, sizeof *nodes->partials);
     if (!nodes->memory || !nodes->small_out || !nodes->pending || !nodes->partials)
         return DDP_ERR_MEMORY;
     nodes->small_in = nodes->small_out + count;
@@ -397,8 +408,7 @@ static void free_memory(struct nodes *nodes)
     free(nodes->small_out);
     free(nodes->pending);
     free(nodes->partials);
-    nodes_order_free(&nodes->exact);
-    nodes_order_free(&nodes->fast);
+    free(nodes->ranks.first);
     free(nodes);
 }
 
@@ -458,9 +468,7 @@ static enum ddp_status create(void **state, const struct ddp_comm_place *place)
     if (!nodes)
         return DDP_ERR_MEMORY;
     nodes->place = place;
-    enum ddp_status status = nodes_order_make(&nodes->exact, place->node_count, place->node_size);
-    if (status == DDP_OK)
-        status = nodes_order_make(&nodes->fast, place->node_count, 1);
+    enum ddp_status status = number_ranks(nodes);
     if (status == DDP_OK)
         status = alloc_memory(nodes);
     if (status == DDP_OK)

@@ -39,7 +39,7 @@ struct nodes_call {
     uint32_t entry;  /* in this machine's ledger */
     int64_t begin_ns;
     struct ddp_slices all;
-    const struct nodes_order *order;
+    struct nodes_order order;
     int source;       /* machine of a broadcast's root; -1: all have parts */
     bool parts, sums; /* which messages it has */
     bool spread;      /* small: parts go to all, which add up all slices of the rail */
@@ -67,11 +67,12 @@ struct nodes {
     const struct ddp_comm_place *place;
     const struct ddp_wire_ops *ops;
     struct ddp_wire *wire;
-    struct shm shm;                 /* between the ranks of this machine */
-    struct nodes_order exact, fast; /* of ranks; of machines */
-    const void **partials;          /* for a sum: as many as an order can have */
-    uint32_t next;                  /* number of the next call */
-    enum ddp_status failed;         /* the first failure: nothing can follow */
+    struct shm shm;              /* between the ranks of this machine */
+    struct ddp_comm_roots ranks; /* each rank is a leaf */
+    int most;                    /* partial sums of such a machine */
+    const void **partials;       /* for a sum: (DDP_REDUCE_LEAVES) */
+    uint32_t next;               /* number of the next call */
+    enum ddp_status failed;      /* the first failure: nothing can follow */
     size_t piece_bytes, room; /* of a slice in a chunk; of the messages between two ranks for it */
     struct nodes_slot slots[NODES_DEPTH];
     uint64_t posted, summed, finished; /* chunks so far */
@@ -104,16 +105,16 @@ static inline int nodes_wire_peer(const struct nodes *nodes, int node)
     return ddp_comm_job_rank(nodes->place, nodes_peer(nodes, node));
 }
 
-/* The ranks of this machine, from 0, that its p-th partial sum covers. */
-static inline struct nodes_range nodes_partial(const struct nodes *nodes,
-                                               const struct nodes_order *order, int p)
+/* How the arrays of a call are added up. */
+static inline struct nodes_order nodes_order_of(const struct nodes *nodes,
+                                                const struct ddp_comm_call *call)
 {
-    const struct ddp_comm_place *place = nodes->place;
-    const int first = place->node * place->node_size;
-    const struct nodes_range range = order->partial[order->first[place->node] + p];
-    if (order == &nodes->fast) /* which counts machines */
-        return (struct nodes_range){0, place->node_size};
-    return (struct nodes_range){range.begin - first, range.end - first};
+    return (struct nodes_order){
+        .roots = call->roots ? call->roots : &nodes->ranks,
+        .nodes = nodes->place->node_count,
+        .node_size = nodes->place->node_size,
+        .fast = call->fast,
+    };
 }
 
 /* --- nodes_wire.c --- */

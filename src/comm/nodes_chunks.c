@@ -25,14 +25,16 @@ void nodes_call_plan(const struct nodes *nodes, struct nodes_call *c)
     if (kind == DDP_COMM_BROADCAST) /* is the way of the root's slices to their owners, and on */
         sliced.kind = DDP_COMM_ALLREDUCE;
     c->all = ddp_slices_of(&sliced, place, LINE);
-    c->order = c->call.fast ? &nodes->fast : &nodes->exact;
+    c->order = nodes_order_of(nodes, &c->call);
     c->source = kind == DDP_COMM_BROADCAST ? c->call.root / place->node_size : -1;
     c->parts = kind != DDP_COMM_ALL_GATHER && kind != DDP_COMM_GATHER_SLICES;
     c->sums = kind != DDP_COMM_REDUCE_SCATTER && kind != DDP_COMM_REDUCE_SLICES_START;
-    c->spread = c->parts && c->sums && c->call.bytes <= NODES_SMALL;
-    const size_t longest = ddp_slices_longest(&c->all);
+    const size_t longest = ddp_slices_longest(&c->all), most = (size_t)nodes_order_most(&c->order);
     const size_t quarter = ddp_align_up(longest * c->all.element / NODES_DEPTH + 1, NODES_LEAST);
-    c->piece = (quarter < nodes->piece_bytes ? quarter : nodes->piece_bytes) / c->all.element;
+    const size_t room = nodes->room / most / LINE * LINE;
+    c->spread = c->parts && c->sums && c->call.bytes <= NODES_SMALL &&
+                longest * c->all.element * (size_t)place->node_count <= room;
+    c->piece = (quarter < room ? quarter : room) / c->all.element;
     c->chunks = (uint32_t)(longest / c->piece + (longest % c->piece != 0));
     c->chunks += c->chunks == 0; /* calls are compared, and nobody runs ahead */
     c->stride = ddp_align_up((longest < c->piece ? longest : c->piece) * c->all.element, LINE);
@@ -82,7 +84,7 @@ static size_t partials_of(const struct nodes_call *c, int node)
 {
     if (c->source >= 0)
         return c->source == node;
-    return (size_t)nodes_order_count(c->order, node);
+    return (size_t)nodes_order_count(&c->order, node);
 }
 
 /* Bytes of all slices of the rail in a chunk. */
@@ -133,17 +135,22 @@ void nodes_stage_out(const struct nodes *nodes, const struct nodes_call *c, uint
 
 /* --- parts: from each machine to the owners --- */
 
-/* The sum of a slice over some ranks of this machine. */
-static enum ddp_status add_up(const struct nodes_call *c, struct nodes_range range, int rank,
+/* This machine's partial sums of a slice, from the arrays of its ranks. */
+static enum ddp_status add_up(const struct nodes *nodes, const struct nodes_call *c, int rank,
                               uint32_t chunk, char *to)
 {
-    const void *sources[DDP_REDUCE_MAX];
-    const size_t bytes = part_of(c, rank, chunk).bytes;
-    for (int r = range.begin; r < range.end; r++)
-        sources[r - range.begin] = at_of(c, r, rank, chunk);
-    return bytes == 0 ? DDP_OK
-                      : nodes_order_add(sources, range.end - range.begin, to,
-                                        bytes / c->all.element, c->call.dtype, c->call.op);
+    const struct ddp_comm_place *place = nodes->place;
+    const struct ddp_comm_roots *roots = c->call.roots;
+    const void *sources[DDP_REDUCE_LEAVES];
+    int count = 0;
+    for (int r = 0; r < place->node_size; r++) {
+        const int own = place->node * place->node_size + r;
+        for (int i = 0; i < ddp_comm_arrays(roots, own); i++)
+            sources[count++] = at_of(c, r, rank, chunk) + (size_t)i * (roots ? roots->bytes : 0);
+    }
+    return nodes_order_add(&c->order, place->node, sources, to,
+                           part_of(c, rank, chunk).bytes / c->all.element, c->call.dtype,
+                           c->call.op);
 }
 
 /* This machine's partial sums of a slice, one behind the other: *where [out] is `out` or the place
@@ -152,24 +159,20 @@ static enum ddp_status make_parts(const struct nodes *nodes, const struct nodes_
                                   uint32_t chunk, char *out, const char **where)
 {
     const struct ddp_comm_place *place = nodes->place;
-    const size_t bytes = part_of(c, rank, chunk).bytes;
-    const int count = nodes_order_count(c->order, place->node);
-    enum ddp_status status = DDP_OK;
+    const bool alone = nodes_order_sources(&c->order, place->node) == 1;
     *where = out;
     if (c->source == place->node)
         *where = at_of(c, c->call.root % place->node_size, rank, chunk);
-    else if (c->source < 0 && place->node_size == 1)
+    else if (c->source < 0 && alone)
         *where = at_of(c, 0, rank, chunk);
-    if (c->source >= 0 || place->node_size == 1)
+    if (c->source >= 0 || alone || part_of(c, rank, chunk).bytes == 0)
         return DDP_OK;
     const bool in_place =
-        count == 1 && !c->spread &&
+        partials_of(c, place->node) == 1 && !c->spread &&
         (c->call.kind == DDP_COMM_ALLREDUCE || c->call.kind == DDP_COMM_ALLREDUCE_START);
     if (in_place)
         *where = out = mine_at(nodes, c, rank, chunk);
-    for (int p = 0; status == DDP_OK && p < count; p++)
-        status = add_up(c, nodes_partial(nodes, c->order, p), rank, chunk, out + (size_t)p * bytes);
-    return status;
+    return add_up(nodes, c, rank, chunk, out);
 }
 
 /* All slices of the rail, one behind the other. */
@@ -243,7 +246,7 @@ static enum ddp_status sum_slice(struct nodes *nodes, const struct nodes_slot *s
             partials[count++] = from + p * bytes;
     }
     if (c->source < 0)
-        return nodes_order_sum(c->order, partials, result, bytes / c->all.element, c->call.dtype,
+        return nodes_order_sum(&c->order, partials, result, bytes / c->all.element, c->call.dtype,
                                c->call.op);
     if (partials[0] != result)
         memcpy(result, partials[0], bytes);

@@ -6,60 +6,53 @@
 #include "comm/nodes_order.h"
 
 #include "core/log.h"
-#include "core/memory.h"
-#include "kernels/reduce.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#define BLOCK_BYTES sizeof(((struct nodes_order *)0)->scratch[0][0])
-#define DEPTH       32 /* of a tree over any number of ranks */
-
-/* --- which --- */
-
-/* The largest subtrees of [begin, end) within the machines' blocks, from the left. */
-static void cut(struct nodes_order *order, int node_size, struct nodes_range at)
+/* The first root of a machine; for one beyond the last, the end of all. */
+static int first_root(const struct nodes_order *order, int node)
 {
-    const int node = at.begin / node_size;
-    if (at.end > (node + 1) * node_size) {
-        const int middle = ddp_reduce_middle(at.begin, at.end);
-        cut(order, node_size, (struct nodes_range){at.begin, middle});
-        cut(order, node_size, (struct nodes_range){middle, at.end});
-        return;
+    return order->fast ? node * order->node_size : order->roots->first[node * order->node_size];
+}
+
+/* Where the leaves of the roots before this one end. */
+static int leaf_of(const struct nodes_order *order, int root)
+{
+    return order->fast ? root : root ? order->roots->end[root - 1] : 0;
+}
+
+int nodes_order_ends(const struct nodes_order *order, int node, int *ends)
+{
+    if (order->fast) {
+        *ends = node + 1;
+        return 1;
     }
-    order->partial[order->count++] = at;
-    order->first[node + 1] = order->count;
-    const int here = order->count - order->first[node];
-    order->most = here > order->most ? here : order->most;
+    return ddp_reduce_run_roots(0, leaf_of(order, order->roots->count),
+                                leaf_of(order, first_root(order, node)),
+                                leaf_of(order, first_root(order, node + 1)), ends);
 }
 
-enum ddp_status nodes_order_make(struct nodes_order *order, int nodes, int node_size)
+int nodes_order_count(const struct nodes_order *order, int node)
 {
-    const size_t size = (size_t)nodes * (size_t)node_size;
-    *order = (struct nodes_order){.size = (int)size};
-    order->first = ddp_array_alloc((size_t)nodes + 1, sizeof *order->first);
-    order->partial = ddp_array_alloc(size, sizeof *order->partial);
-    order->scratch = ddp_array_alloc(DEPTH, sizeof *order->scratch);
-    if (!order->first || !order->partial || !order->scratch) {
-        nodes_order_free(order);
-        return DDP_ERR_MEMORY;
+    int ends[DDP_REDUCE_ROOTS];
+    return nodes_order_ends(order, node, ends);
+}
+
+int nodes_order_most(const struct nodes_order *order)
+{
+    int most = 0;
+    for (int m = 0; m < order->nodes; m++) {
+        const int count = nodes_order_count(order, m);
+        most = count > most ? count : most;
     }
-    cut(order, node_size, (struct nodes_range){0, (int)size});
-    return DDP_OK;
+    return most;
 }
 
-void nodes_order_free(struct nodes_order *order)
+int nodes_order_sources(const struct nodes_order *order, int node)
 {
-    free(order->first);
-    free(order->partial);
-    free(order->scratch);
-    memset(order, 0, sizeof *order);
+    return first_root(order, node + 1) - first_root(order, node);
 }
 
-/* --- adding --- */
-
-enum ddp_status nodes_order_add(const void *const *sources, int count, void *destination, size_t n,
-                                enum ddp_dtype dtype, enum ddp_redop op)
+static enum ddp_status add(const void *const *sources, int count, const int *ends,
+                           void *destination, size_t n, enum ddp_dtype dtype, enum ddp_redop op)
 {
     const struct ddp_reduce sum = {.source_count = count,
                                    .destination_count = 1,
@@ -67,68 +60,38 @@ enum ddp_status nodes_order_add(const void *const *sources, int count, void *des
                                    .destinations = &destination,
                                    .count = (int64_t)n,
                                    .dtype = dtype,
-                                   .op = op};
+                                   .op = op,
+                                   .ends = ends};
     return ddp_reduce(&sum);
 }
 
-struct adding {
-    const struct nodes_order *order;
-    const char *const *partials;
-    size_t at, count; /* of the block: bytes from the beginning, elements */
-    enum ddp_dtype dtype;
-    enum ddp_redop op;
-    int next; /* partial sum, from the left */
-    enum ddp_status status;
-};
-
-static void add(struct adding *a, const void *left, const void *right, void *out)
+enum ddp_status nodes_order_add(const struct nodes_order *order, int node,
+                                const void *const *sources, void *destination, size_t n,
+                                enum ddp_dtype dtype, enum ddp_redop op)
 {
-    const void *sources[] = {left, right};
-    if (a->status == DDP_OK)
-        a->status = nodes_order_add(sources, 2, out, a->count, a->dtype, a->op);
-}
-
-/* The block's value over the ranks [begin, end): a partial sum itself, or `out` filled. */
-static const void *add_tree(struct adding *a, int begin, int end, int depth, void *out)
-{
-    const struct nodes_order *order = a->order;
-    if (order->partial[a->next].end == end)
-        return a->partials[a->next++] + a->at;
-    const int middle = ddp_reduce_middle(begin, end);
-    const void *left = add_tree(a, begin, middle, depth + 1, order->scratch[depth][0]);
-    const void *right = add_tree(a, middle, end, depth + 1, order->scratch[depth][1]);
-    add(a, left, right, out);
-    return out;
-}
-
-/* Is the tree over the partial sums that over as many ranks? It is where all stand for as many
- * ranks, a power of two, except the last, which may stand for fewer. */
-static bool is_plain(const struct nodes_order *order)
-{
-    const int each = order->partial[0].end - order->partial[0].begin;
-    bool plain = order->count <= DDP_REDUCE_MAX && (each & (each - 1)) == 0;
-    for (int i = 1; plain && i < order->count; i++)
-        plain = order->partial[i].end - order->partial[i].begin == each;
-    return plain;
+    const size_t bytes = n * ddp_dtype_bytes(dtype);
+    const int first = first_root(order, node), end = first_root(order, node + 1);
+    int partial_ends[DDP_REDUCE_ROOTS], ends[DDP_REDUCE_LEAVES];
+    const int partials = nodes_order_ends(order, node, partial_ends);
+    enum ddp_status status = DDP_OK;
+    for (int p = 0, root = first; status == DDP_OK && p < partials; p++) {
+        const int begin = leaf_of(order, root), from = root;
+        while (root < end && (order->fast || leaf_of(order, root + 1) <= partial_ends[p])) {
+            ends[root - from] = leaf_of(order, root + 1) - begin;
+            root++;
+        }
+        status = add(sources + (from - first), root - from, ends,
+                     (char *)destination + (size_t)p * bytes, n, dtype, op);
+    }
+    return status;
 }
 
 enum ddp_status nodes_order_sum(const struct nodes_order *order, const void *const *partials,
                                 void *destination, size_t n, enum ddp_dtype dtype,
                                 enum ddp_redop op)
 {
-    const size_t element = ddp_dtype_bytes(dtype), block = BLOCK_BYTES / element;
-    if (is_plain(order))
-        return nodes_order_add(partials, order->count, destination, n, dtype, op);
-    struct adding a = {
-        .order = order, .partials = (const char *const *)partials, .dtype = dtype, .op = op};
-    for (size_t at = 0; at < n && a.status == DDP_OK; at += block) {
-        char *out = (char *)destination + at * element;
-        a.at = at * element;
-        a.count = n - at < block ? n - at : block;
-        a.next = 0;
-        const void *value = add_tree(&a, 0, order->size, 0, out);
-        if (value != out)
-            memcpy(out, value, a.count * element);
-    }
-    return a.status;
+    int ends[DDP_REDUCE_LEAVES], count = 0;
+    for (int m = 0; m < order->nodes; m++)
+        count += nodes_order_ends(order, m, ends + count);
+    return add(partials, count, ends, destination, n, dtype, op);
 }

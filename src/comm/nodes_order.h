@@ -1,46 +1,39 @@
 /* SPDX-License-Identifier: MIT
  *
  * The sums that the workers of a machine may form before they are sent to others, so that the sum
- * over all ranks has the bits of the one tree of kernels/reduce.h: those of the largest subtrees
- * that lie within the machine's ranks. Two machines of 3: [0 1] [2] and [3] [4 5]. A machine with a
- * power of two of them has one; none has more than 2 log2 of them. */
+ * over all has the bits of the one tree of kernels/reduce.h: those of the largest subtrees within
+ * the leaves of the machine's ranks. Two machines of 3 ranks, each a leaf: [0 1] [2] and
+ * [3] [4 5]. */
 #ifndef DDP_COMM_NODES_ORDER_H
 #define DDP_COMM_NODES_ORDER_H
 
-#include "ddp.h"
-
-#include <stddef.h>
-
-#define NODES_PARTIALS 12 /* the most that a machine of DDP_REDUCE_MAX ranks has */
-
-struct nodes_range {
-    int begin, end; /* ranks */
-};
+#include "comm/comm.h"
+#include "kernels/reduce.h"
 
 struct nodes_order {
-    int size;                    /* ranks */
-    int count;                   /* of all partial sums */
-    int most;                    /* of one machine */
-    int *first;                  /* (nodes + 1): the first partial sum of each machine */
-    struct nodes_range *partial; /* (count) by rank */
-    char (*scratch)[2][8192];    /* by depth of the tree */
+    const struct ddp_comm_roots *roots; /* of the ranks; not used when fast */
+    int nodes, node_size;
+    bool fast; /* machines are the leaves: each has one sum, in an order of its own */
 };
 
-/* For `nodes` machines of `node_size` ranks. DDP_ERR_MEMORY. */
-enum ddp_status nodes_order_make(struct nodes_order *order, int nodes, int node_size);
-void nodes_order_free(struct nodes_order *order); /* takes a zeroed one */
+/* The partial sums of a machine: their number, and the leaf before which each ends.
+ *   ends [out]  (DDP_REDUCE_ROOTS) */
+int nodes_order_ends(const struct nodes_order *order, int node, int *ends);
+int nodes_order_count(const struct nodes_order *order, int node);
+int nodes_order_most(const struct nodes_order *order); /* of one machine */
 
-static inline int nodes_order_count(const struct nodes_order *order, int node)
-{
-    return order->first[node + 1] - order->first[node];
-}
+/* The arrays that the ranks of a machine bring into its partial sums. */
+int nodes_order_sources(const struct nodes_order *order, int node);
 
-/* destination = the sum of `count` arrays of n elements. */
-enum ddp_status nodes_order_add(const void *const *sources, int count, void *destination, size_t n,
+/* The partial sums of a machine, one behind the other in `destination`.
+ *   sources  each (n): those of its first rank, and so on; one may be `destination`, where there is
+ *            one sum; no other overlap */
+enum ddp_status nodes_order_add(const struct nodes_order *order, int node,
+                                const void *const *sources, void *destination, size_t n,
                                 enum ddp_dtype dtype, enum ddp_redop op);
 
 /* destination = the sum over all ranks.
- *   partials     (count) each (n); one may be the destination, no other overlap */
+ *   partials  each (n): those of all machines; one may be the destination, no other overlap */
 enum ddp_status nodes_order_sum(const struct nodes_order *order, const void *const *partials,
                                 void *destination, size_t n, enum ddp_dtype dtype,
                                 enum ddp_redop op);

@@ -185,7 +185,6 @@ static enum ddp_status run(void *state, const struct ddp_comm_call *call)
 const struct ddp_comm_ops ddp_comm_shm = {
     .name = "shm",
     .has_shared = true,
-    .has_roots = true,
     .fits = fits,
     .create = create,
     .destroy = destroy,

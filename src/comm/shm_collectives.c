@@ -28,8 +28,7 @@ static int list_sources(struct shm *shm, uint32_t number, const struct ddp_comm_
     int count = 0;
     for (int r = 0; r < shm->place->size; r++) {
         const char *first = shm_memory_of(shm, r, number) + at;
-        const int own = roots ? roots->first[r + 1] - roots->first[r] : 1;
-        for (int i = 0; i < own; i++)
+        for (int i = 0; i < ddp_comm_arrays(roots, r); i++)
             sources[count++] = first + (size_t)i * (roots ? roots->bytes : 0);
     }
     return count;

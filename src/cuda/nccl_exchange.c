@@ -15,6 +15,8 @@
 #include "kernels/kernels_cuda.h"
 #include "kernels/reduce.h"
 
+#include <assert.h>
+
 /* --- one step --- */
 
 /* Scratch of at least that many bytes. All ranks come here with the same size, and what is on the
@@ -83,29 +85,43 @@ static ncclRedOp_t op_of(const struct ddp_comm_call *call)
 
 /* --- slices --- */
 
+/* Of all ranks' arrays, the first one of this rank; for `size` their number. */
+static int first_array(const struct ddp_comm_roots *roots, int rank)
+{
+    return roots ? roots->first[rank] : rank;
+}
+
 /* Every rank adds up its part of a piece, in the tree, into `out`. */
 static enum ddp_status reduce_piece(struct nccl *nccl, const struct ddp_slices *all, size_t at,
                                     size_t piece, void *out, const struct ddp_comm_call *call)
 {
     const int size = all->size, rank = all->rank;
+    const struct ddp_comm_roots *roots = call->roots;
     const size_t stride = ddp_align_up(piece * all->element, NCCL_ALIGN);
+    const size_t next = roots ? roots->bytes : 0; /* array of a rank */
     const struct ddp_part own = ddp_slices_part(all, rank, at, piece);
-    const void *sources[DDP_REDUCE_MAX];
+    const void *sources[DDP_REDUCE_DEVICE];
+    char *place = nccl->scratch;
     ncclResult_t result = ncclGroupStart();
     for (int i = 1; i < size; i++) {
         const int to = (rank + i) % size, from = (rank + size - i) % size;
         const struct ddp_part theirs = ddp_slices_part(all, to, at, piece);
-        char *place = nccl->scratch + stride * (size_t)(from < rank ? from : from - 1);
-        sources[from] = place;
-        result = first_failure(result, send(nccl, all->memory + theirs.at, theirs.bytes, to));
-        result = first_failure(result, receive(nccl, place, own.bytes, from));
+        for (int k = 0; k < ddp_comm_arrays(roots, rank); k++)
+            result = first_failure(
+                result, send(nccl, all->memory + theirs.at + (size_t)k * next, theirs.bytes, to));
+        for (int k = 0; k < ddp_comm_arrays(roots, from); k++, place += stride) {
+            sources[first_array(roots, from) + k] = place;
+            result = first_failure(result, receive(nccl, place, own.bytes, from));
+        }
     }
-    sources[rank] = all->memory + own.at;
+    for (int k = 0; k < ddp_comm_arrays(roots, rank); k++)
+        sources[first_array(roots, rank) + k] = all->memory + own.at + (size_t)k * next;
     enum ddp_status status = end_group(nccl, result, call);
     if (status != DDP_OK || own.bytes == 0)
         return status;
-    const struct ddp_reduce sum =
-        ddp_slices_sum(call, size, sources, &out, own.bytes / all->element);
+    struct ddp_reduce sum =
+        ddp_slices_sum(call, first_array(roots, size), sources, &out, own.bytes / all->element);
+    sum.ends = roots ? roots->end : NULL;
     status = ddp_cuda_reduce(&sum, &nccl->own);
     return status == DDP_OK ? DDP_OK : nccl_end(nccl, status);
 }
@@ -114,9 +130,11 @@ static enum ddp_status reduce_piece(struct nccl *nccl, const struct ddp_slices *
 static enum ddp_status reduce_slices(struct nccl *nccl, const struct ddp_slices *all, char *out,
                                      const struct ddp_comm_call *call)
 {
-    const size_t others = (size_t)all->size - 1, longest = ddp_slices_longest(all);
+    const size_t others = (size_t)first_array(call->roots, all->size) - 1; /* or fewer */
+    const size_t longest = ddp_slices_longest(all);
     const size_t most = NCCL_SCRATCH_MOST / others / NCCL_ALIGN * NCCL_ALIGN / all->element;
     const size_t piece = longest < most ? longest : most;
+    assert(others < DDP_REDUCE_DEVICE);
     enum ddp_status status =
         need_scratch(nccl, ddp_align_up(piece * all->element, NCCL_ALIGN) * others, call);
     for (size_t at = 0; status == DDP_OK && at < longest; at += piece)

@@ -27,6 +27,7 @@
 #include "kernels/merge.h"
 #include "mode/tuning.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 struct dp {
@@ -45,7 +46,8 @@ struct dp {
 
 /* What a replica has added up of its lanes. */
 struct root {
-    int replica, end; /* where its subtree ends */
+    int replica, number; /* of its roots */
+    int end;             /* of the subtree */
     float *sum;
 };
 
@@ -131,22 +133,51 @@ static bool share_memory(const struct dp *dp, int a, int b)
     return one_memory(&dp->mode.setup, ddp_device_host_memory(master(dp)->device), a, b);
 }
 
-/* As sum_roots() goes over devices: `low` of each range takes what the upper half has summed up. */
-static bool stages(const struct ddp_mode_setup *setup, bool host_memory, int low, int high,
-                   int replica)
+/* The roots of all replicas, in the order of the tree, without their sums: returns their number.
+ *   roots [out]  (lanes) */
+static int list_roots(const struct ddp_mode_setup *setup, struct root *roots)
 {
-    if (high - low < 2)
-        return false;
+    int count = 0;
+    for (int r = 0; r < setup->replicas; r++) {
+        const struct ddp_lanes_run run = ddp_mode_replica_run(setup, r);
+        int ends[DDP_REDUCE_ROOTS];
+        const int own = ddp_lanes_roots(&run, ends);
+        for (int i = 0; i < own; i++)
+            roots[count++] = (struct root){.replica = r, .number = i, .end = ends[i]};
+    }
+    return count;
+}
+
+/* As sum_roots() goes over devices. */
+struct route {
+    const struct ddp_mode_setup *setup;
+    const struct root *next;
+    int replica;
+    bool stages; /* it takes sums from another device's memory */
+};
+
+/* The replica that has the sum of lanes [low, high) in the end. */
+static int follow(struct route *route, int low, int high)
+{
+    if (route->next->end == high)
+        return route->next++->replica;
     const int middle = ddp_reduce_middle(low, high);
-    if (replica >= middle)
-        return stages(setup, host_memory, middle, high, replica);
-    return (replica == low && !one_memory(setup, host_memory, low, middle)) ||
-           stages(setup, host_memory, low, middle, replica);
+    const int first = follow(route, low, middle), second = follow(route, middle, high);
+    route->stages = route->stages ||
+                    (first == route->replica && !one_memory(route->setup, false, first, second));
+    return first;
 }
 
 bool ddp_dp_stages(const struct ddp_mode_setup *setup, bool host_memory, int replica)
 {
-    return stages(setup, host_memory, 0, setup->replicas, replica);
+    struct root roots[DDP_REDUCE_LEAVES];
+    struct route route = {.setup = setup, .next = roots, .replica = replica};
+    if (host_memory)
+        return false;
+    assert(setup->run.lanes <= DDP_REDUCE_LEAVES);
+    list_roots(setup, roots);
+    (void)follow(&route, 0, (int)setup->run.lanes);
+    return route.stages;
 }
 
 /* Memory for what sum_gradients() takes from other devices. */
@@ -174,24 +205,16 @@ static enum ddp_status tune(struct dp *dp)
     return status;
 }
 
-/* Where each replica has a tree of its own it has one root, which is a leaf of the tree here. */
-static enum ddp_status list_roots(struct dp *dp)
+static enum ddp_status make_roots(struct dp *dp)
 {
-    const struct ddp_mode_setup *setup = &dp->mode.setup;
-    const bool runs = ddp_lanes_part(&setup->run);
-    int count = 0;
-    dp->roots =
-        ddp_array_alloc((size_t)(runs ? setup->run.lanes : setup->replicas), sizeof *dp->roots);
+    dp->roots = ddp_array_alloc((size_t)dp->mode.setup.run.lanes, sizeof *dp->roots);
     if (!dp->roots)
         return DDP_ERR_MEMORY;
-    for (int r = 0; r < setup->replicas; r++) {
-        const struct ddp_replica *replica = replica_of(dp, r);
-        int ends[DDP_REDUCE_ROOTS];
-        const int own = ddp_lanes_roots(&replica->lanes.run, ends);
-        for (int i = 0; i < own; i++)
-            dp->roots[count++] =
-                (struct root){r, runs ? ends[i] : r + 1,
-                              replica->gradients + i * ddp_lanes_stride(replica->flat_count)};
+    const int count = list_roots(&dp->mode.setup, dp->roots);
+    for (int i = 0; i < count; i++) {
+        const struct ddp_replica *replica = replica_of(dp, dp->roots[i].replica);
+        dp->roots[i].sum =
+            replica->gradients + dp->roots[i].number * ddp_lanes_stride(replica->flat_count);
     }
     return DDP_OK;
 }
@@ -214,7 +237,7 @@ static enum ddp_status dp_open(ddp_mode *mode)
         status = ddp_replica_open(replica_of(dp, r), setup, r, DDP_MODE_REPLICA_PARTS, NULL);
     }
     if (status == DDP_OK)
-        status = list_roots(dp);
+        status = make_roots(dp);
     if (status == DDP_OK)
         status = make_staging(dp);
     if (status == DDP_OK)
@@ -232,10 +255,7 @@ static bool has_shard(const struct dp *dp, int replica, int64_t shard)
 
 static const struct ddp_batch *batch_of(const struct dp *dp, int replica, int64_t shard)
 {
-    const int64_t first = ddp_lanes_part(&dp->mode.setup.run)
-                              ? ddp_lanes_first_shard(&replica_of(dp, replica)->lanes.run)
-                              : replica * dp->mode.setup.local_shards;
-    return dp->batches[first + shard];
+    return dp->batches[ddp_lanes_first_shard(&replica_of(dp, replica)->lanes.run) + shard];
 }
 
 /* Master: the weights go to all replicas. */
@@ -377,10 +397,9 @@ static enum ddp_status sum_roots(struct dp *dp, int low, int high, const struct 
 
 static enum ddp_status sum_gradients(struct dp *dp)
 {
-    const struct ddp_lanes_run *run = &dp->mode.setup.run;
     const struct root *first;
     dp->next = 0;
-    return sum_roots(dp, 0, ddp_lanes_part(run) ? (int)run->lanes : replica_count(dp), &first);
+    return sum_roots(dp, 0, (int)dp->mode.setup.run.lanes, &first);
 }
 
 static enum ddp_status dp_step(ddp_mode *mode, ddp_loader *loader, double rate, int64_t step,

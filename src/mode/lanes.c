@@ -9,18 +9,10 @@
 
 #include <string.h>
 
-int64_t ddp_lanes_count(int64_t shards, int64_t wanted, int64_t units, bool even)
+int64_t ddp_lanes_count(int64_t shards, int64_t wanted, int64_t units)
 {
     const int64_t most = shards < wanted ? shards : wanted;
-    return most < units ? units : even ? most / units * units : most;
-}
-
-bool ddp_lanes_same(int64_t shards, int64_t lanes, int64_t units)
-{
-    if (units == 1)
-        return true;
-    const int64_t own = lanes / units;
-    return shards % units == 0 && own > 0 && lanes % units == 0 && (own & (own - 1)) == 0;
+    return most < units ? units : most;
 }
 
 int ddp_lanes_partials(int64_t lanes)
@@ -66,14 +58,15 @@ int ddp_lanes_roots(const struct ddp_lanes_run *run, int *ends)
     return ddp_reduce_run_roots(0, (int)run->lanes, (int)run->first, (int)run->end, ends);
 }
 
-static int most_partials(const struct ddp_lanes_run *run, const int *ends, int count)
+struct ddp_lanes_room ddp_lanes_room_of(const struct ddp_lanes_run *run)
 {
-    int most = 0;
+    int ends[DDP_REDUCE_ROOTS], most = 0;
+    const int count = ddp_lanes_roots(run, ends);
     for (int i = 0; i < count; i++) {
         const int partials = ddp_lanes_partials(ends[i] - (i ? ends[i - 1] : run->first));
         most = partials > most ? partials : most;
     }
-    return most;
+    return (struct ddp_lanes_room){.roots = count, .partials = most, .exchanged = count};
 }
 
 struct ddp_lanes_room ddp_lanes_room(int64_t shards, int64_t lanes, int64_t units)
@@ -81,11 +74,10 @@ struct ddp_lanes_room ddp_lanes_room(int64_t shards, int64_t lanes, int64_t unit
     struct ddp_lanes_room room = {0};
     for (int64_t unit = 0; unit < units; unit++) {
         const struct ddp_lanes_run run = ddp_lanes_run_of(shards, lanes, units, unit);
-        int ends[DDP_REDUCE_ROOTS];
-        const int roots = ddp_lanes_roots(&run, ends), partials = most_partials(&run, ends, roots);
-        room.roots = roots > room.roots ? roots : room.roots;
-        room.partials = partials > room.partials ? partials : room.partials;
-        room.exchanged += roots;
+        const struct ddp_lanes_room own = ddp_lanes_room_of(&run);
+        room.roots = own.roots > room.roots ? own.roots : room.roots;
+        room.partials = own.partials > room.partials ? own.partials : room.partials;
+        room.exchanged += own.roots;
     }
     return room;
 }
@@ -103,7 +95,8 @@ enum ddp_status ddp_lanes_open(struct ddp_lanes *lanes, ddp_device *device,
 {
     *lanes = (struct ddp_lanes){
         .device = device, .run = *run, .flat_count = flat_count, .gradients = gradients};
-    const int wanted = most_partials(run, lanes->root_end, ddp_lanes_roots(run, lanes->root_end));
+    const int wanted = ddp_lanes_room_of(run).partials;
+    ddp_lanes_roots(run, lanes->root_end);
     enum ddp_status status = DDP_OK;
     for (; status == DDP_OK && lanes->partial_count < wanted; lanes->partial_count++)
         status = ddp_device_aside_alloc(device, flat_bytes(lanes),
@@ -195,6 +188,30 @@ static float *absorbed(const struct ddp_lanes *lanes, const float **partials, in
             break;
     }
     return last_lane(lanes) ? root_array(lanes) : lanes->partials[level];
+}
+
+enum ddp_status ddp_lanes_sum(const struct ddp_lanes *lanes, int64_t begin, int64_t end)
+{
+    const int64_t stride = ddp_lanes_stride(lanes->flat_count);
+    const float *partials[DDP_REDUCE_ROOTS];
+    float *first = lanes->gradients + begin, *last = first;
+    int count = 0;
+    while (lanes->root_end[count] < lanes->run.end) {
+        count++;
+        last += stride;
+    }
+    for (int i = 0; i < count; i++)
+        partials[i] = last - (i + 1) * stride;
+    const struct ddp_merge args = {
+        .count = end - begin,
+        .partial_count = count,
+        .partials = partials,
+        .leaf = last,
+        .destination = first,
+    };
+    return count == 0
+               ? DDP_OK
+               : ddp_device_kernels(lanes->device)->merge(&args, ddp_device_stream(lanes->device));
 }
 
 /* On a device the first piece stays on its stream, where the next forward pass finds it done. */

@@ -16,18 +16,12 @@
 #include "kernels/reduce.h"
 
 /* Lanes of all units (workers or replicas) together: at most `wanted`, but at least one per unit.
- *   shards  of the global batch; at least one per unit
- *   even    equally many in each */
-int64_t ddp_lanes_count(int64_t shards, int64_t wanted, int64_t units, bool even);
+ *   shards  of the global batch; at least one per unit */
+int64_t ddp_lanes_count(int64_t shards, int64_t wanted, int64_t units);
 
-/* Whether this many units with equally many lanes give the bits of one unit. Each then has whole
- * lanes that form a subtree. */
-bool ddp_lanes_same(int64_t shards, int64_t lanes, int64_t units);
-
-/* The lanes of a unit among those of the global batch. Without others, or where each unit has a
- * tree of its own, they are all: from 0 to `lanes`. */
+/* The lanes of a unit. */
 struct ddp_lanes_run {
-    int64_t shards, lanes; /* of the global batch, or the unit's own */
+    int64_t shards, lanes; /* of the global batch */
     int64_t first, end;    /* the unit's lanes */
 };
 
@@ -52,11 +46,12 @@ int ddp_lanes_roots(const struct ddp_lanes_run *run, int *ends);
  * counter that lanes before the last can reach. */
 int ddp_lanes_partials(int64_t lanes);
 
-/* Arrays for the lanes of any one of so many units, and roots of all together. */
+/* Arrays for the lanes of a run, or of any one of so many units, and roots of all together. */
 struct ddp_lanes_room {
     int roots, partials; /* the most of a unit */
     int exchanged;
 };
+struct ddp_lanes_room ddp_lanes_room_of(const struct ddp_lanes_run *run);
 struct ddp_lanes_room ddp_lanes_room(int64_t shards, int64_t lanes, int64_t units);
 
 /* Elements from the array of one root to that of the next. */
@@ -102,6 +97,10 @@ float *ddp_lanes_array(const struct ddp_lanes *lanes);
 /* Before a lane's first backward pass: waits until the array has been read. The elements that a
  * forward pass writes, in the first piece that was joined, are free at once. */
 enum ddp_status ddp_lanes_clear(struct ddp_lanes *lanes);
+
+/* Adds elements [begin, end) of all roots up in the first, from the right: the sum over this unit
+ * alone, for work that is put on the device's stream from now on. */
+enum ddp_status ddp_lanes_sum(const struct ddp_lanes *lanes, int64_t begin, int64_t end);
 
 /* Adds elements [begin, end) of a lane that is complete to the partial sums: for the last lane they
  * are then the sum of its root, for work that is put on the device's stream from now on. */

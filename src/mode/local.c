@@ -180,9 +180,9 @@ static enum ddp_status agree(const struct ddp_local *local)
 {
     struct ddp_updater *updater = &local->share->mode->updater;
     const bool counts = updater->counted > 0;
-    const double share = ddp_updater_divisor(updater) / (double)updater->global_shards;
-    double sums[] = {counts ? share * (double)updater->loss : 0, counts ? updater->norm : 0, share,
-                     (double)counts, (double)updater->counted};
+    const double shards = ddp_updater_divisor(updater); /* as far as their targets count */
+    double sums[] = {counts ? shards * (double)updater->loss : 0, counts ? updater->norm : 0,
+                     shards, (double)counts, (double)updater->counted};
     enum ddp_status status =
         ddp_comm_allreduce(local->share->mode->setup.comm, sums, 5, DDP_F64, DDP_SUM);
     updater->loss = (float)(sums[0] / sums[2]);
@@ -206,6 +206,8 @@ enum ddp_status ddp_local_step(struct ddp_local *local, ddp_loader *loader, doub
     ddp_job_report(mode->setup.job, "compute", step);
     if (status == DDP_OK)
         status = ddp_replica_run_shards(replica, loader, NULL, NULL);
+    if (status == DDP_OK)
+        status = ddp_lanes_sum(&replica->lanes, 0, replica->flat_count);
     if (status == DDP_OK)
         status = ddp_updater_begin(updater);
     if (status == DDP_OK)

@@ -134,27 +134,23 @@ static void add_frozen(const struct ddp_mode_setup *setup, const struct ddp_mode
 /* Workers or replicas that share the lanes out. */
 static int units_of(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place)
 {
-    return place->kind == DDP_MODE_DP         ? setup->replicas
-           : place->kind == DDP_MODE_PIPELINE ? place->workers / setup->stages
-                                              : place->workers;
+    return place->kind == DDP_MODE_DP ? setup->replicas
+           : place->kind == DDP_MODE_PIPELINE
+               ? (place->workers > 1 ? place->workers / setup->stages : 1)
+               : place->workers;
 }
 
-/* Of one of them; roots are exchanged where its run is a part of the lanes. */
 static struct ddp_lanes_room lanes_room(const struct ddp_mode_setup *setup,
                                         const struct ddp_mode_place *place)
 {
-    const struct ddp_lanes_run *run = &setup->run;
-    return ddp_lanes_room(run->shards, run->lanes,
-                          ddp_lanes_part(run) ? units_of(setup, place) : 1);
+    return ddp_lanes_room(setup->run.shards, setup->run.lanes, units_of(setup, place));
 }
 
 /* What a worker has and a replica that is not the master: all but the optimizer. */
 static void add_arrays(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place,
-                       struct ddp_mode_memory *memory)
+                       struct ddp_lanes_room room, struct ddp_mode_memory *memory)
 {
-    const size_t flat = flat_bytes(setup);
-    const struct ddp_lanes_room room = lanes_room(setup, place);
-    const size_t partials = flat * (size_t)room.partials;
+    const size_t flat = flat_bytes(setup), partials = flat * (size_t)room.partials;
     if (setup->local.every > 1) /* the worker's own beside the average, and the outer anchor */
         memory->weights += (setup->local.outer ? 2 : 1) * flat;
     memory->weights += is_shared(setup, place) ? part_of(weights_bytes(setup), node_workers(place))
@@ -167,7 +163,8 @@ static enum ddp_status add_replica(const struct ddp_mode_setup *setup,
                                    const struct ddp_mode_place *place, int replica,
                                    struct ddp_mode_memory *memory)
 {
-    add_arrays(setup, place, memory);
+    const struct ddp_lanes_run run = ddp_mode_replica_run(setup, replica);
+    add_arrays(setup, place, ddp_lanes_room_of(&run), memory);
     add_frozen(setup, place, setup->replicas, memory);
     if (ddp_dp_stages(setup, place->host_memory, replica))
         memory->gradients += flat_bytes(setup);
@@ -225,7 +222,7 @@ static enum ddp_status add_stage_arrays(const struct ddp_mode_setup *part,
             inputs[j] = bytes > inputs[j] ? ddp_align_up(bytes, DDP_CACHE_LINE) : inputs[j];
         }
     }
-    add_arrays(part, place, memory);
+    add_arrays(part, place, lanes_room(part, place), memory);
     memory->gradients += (size_t)slots * (size_t)front * sizeof(float);
     memory->inputs += inputs_bytes(part, place, false) + (size_t)slots * (inputs[0] + inputs[1]);
     enum ddp_status status = add_optimizer(part, place, &memory->optimizer);
@@ -255,7 +252,9 @@ static enum ddp_status add_stage(const struct ddp_mode_setup *setup,
         status =
             ddp_stage_make_graphs(pieces, &count, &stages, setup->graph, setup->tail_graph, number);
     if (status == DDP_OK) {
-        alone.workers = alone.nodes = 1;
+        alone.kind = DDP_MODE_DDP; /* as its replicas are to each other */
+        alone.workers = units_of(setup, place);
+        alone.nodes = 1;
         part.whole = setup->graph;
         part.graph = pieces[count - 1].graph;
         part.tail_graph = pieces[count - 1].tail_graph;
@@ -286,7 +285,7 @@ enum ddp_status ddp_mode_plan_memory(const struct ddp_mode_setup *setup,
                 status = add_replica(setup, place, r, memory);
         return status;
     }
-    add_arrays(setup, place, memory);
+    add_arrays(setup, place, lanes_room(setup, place), memory);
     add_frozen(setup, place, node_workers(place), memory);
     memory->inputs += inputs_bytes(setup, place, false);
     status = add_arenas(setup, DDP_MODE_WORKER_PARTS, &memory->activations);
@@ -328,34 +327,48 @@ enum ddp_status ddp_mode_memory(const ddp_mode *mode, struct ddp_mode_memory *me
 
 /* --- what a step moves --- */
 
-/* Sums that a machine sends of each element: a block of ranks is so many subtrees of the tree over
- * all (kernels/reduce.h). */
-static int subtrees_of(int begin, int end)
+/* Whether each worker brings one array: averages of weights, or what NCCL adds up in its order. */
+static bool one_array(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place)
 {
-    int count = 0;
-    for (; begin < end; count++) {
-        int whole = begin ? begin & -begin : 1 << 30;
-        while (begin + whole > end)
-            whole /= 2;
-        begin += whole;
+    return setup->local.every > 1 || (place->fast && !place->host_memory);
+}
+
+/* Arrays that a unit brings into the sum over all: its roots, on average. */
+static double arrays_of(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place)
+{
+    return one_array(setup, place)
+               ? 1
+               : lanes_room(setup, place).exchanged / (double)units_of(setup, place);
+}
+
+/* Sums that a machine sends of each element: those of the largest subtrees in the lanes of its
+ * workers, or where each brings one array, in its workers. */
+static int node_sums(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place)
+{
+    const int own = node_workers(place), workers = place->workers;
+    const bool one = one_array(setup, place);
+    const int64_t lanes = one ? workers : setup->run.lanes;
+    int most = 1, ends[DDP_REDUCE_ROOTS];
+    for (int n = 0; n < place->nodes; n++) {
+        const int64_t first = ddp_lanes_run_of(lanes, lanes, workers, n * own).first;
+        const int64_t end = ddp_lanes_run_of(lanes, lanes, workers, (n + 1) * own - 1).end;
+        const int here = ddp_reduce_run_roots(0, (int)lanes, (int)first, (int)end, ends);
+        most = here > most ? here : most;
     }
-    return count;
+    return most;
 }
 
 /* Two levels on the host: each machine sends the others its sums of their parts, then what all need
  * of its own. NCCL adds up in the tree over all ranks: so does each of its workers. */
 static double between_nodes(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place)
 {
-    const int own = node_workers(place);
     const double share = (place->nodes - 1) / (double)place->nodes,
                  flat = (double)flat_bytes(setup);
     const double back = is_zero(setup, place) ? collected_bytes(setup, place) : flat;
-    int sums = 1, copies = place->host_memory || place->fast ? 1 : own;
-    for (int n = 0; n < place->nodes && copies == 1; n++) {
-        const int here = subtrees_of(n * own, (n + 1) * own);
-        sums = here > sums && !place->fast ? here : sums;
-    }
-    return share * (copies > 1 ? copies * (flat + back) : sums * flat + back);
+    if (place->host_memory)
+        return share * (node_sums(setup, place) * flat + back);
+    return share * (place->fast ? 1 : node_workers(place)) *
+           (arrays_of(setup, place) * flat + back);
 }
 
 /* How many arrays are added up over the workers in a step, on average: with local steps weights in
@@ -368,14 +381,6 @@ static double exchanges(const struct ddp_mode_setup *setup)
     const int64_t steps = local->steps - local->from;
     const int64_t rounds = steps / local->every + (steps % local->every != 0);
     return ((double)local->from + (double)rounds) / (double)local->steps;
-}
-
-/* Arrays that a unit brings into the sum over all: its roots, on average. */
-static double arrays_of(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place)
-{
-    return ddp_lanes_part(&setup->run)
-               ? lanes_room(setup, place).exchanged / (double)units_of(setup, place)
-               : 1;
 }
 
 /* On average a worker: messages at each cut, and the gradients of a stage between its replicas. */

@@ -51,14 +51,14 @@ struct ddp_mode_setup {
     int64_t batch_rows, tail_rows;
     ddp_job *job;
     ddp_comm *comm;
-    const char *device;   /* kind, for ddp_device_open() */
-    const int *devices;   /* of this kind: the worker's, or each replica's; NULL: the first ones */
-    bool fast;            /* DDP on devices: sums in the order that is fastest there */
-    int threads;          /* host threads a worker (or replica) computes with */
-    int replicas;         /* DataParallel; else 1 */
-    int64_t local_shards; /* shards that each worker (or replica) runs, one after another */
-    struct ddp_lanes_run run; /* the lanes that these are added up in; of the global batch where
-                            workers exchange roots (DDP in the host's memory, on one machine) */
+    const char *device; /* kind, for ddp_device_open() */
+    const int *devices; /* of this kind: the worker's, or each replica's; NULL: the first ones */
+    bool fast;          /* DDP on devices: sums in the order that is fastest there */
+    int threads;        /* host threads a worker (or replica) computes with */
+    int replicas;       /* DataParallel; else 1 */
+    int64_t
+        local_shards; /* shards that this worker runs, or at most a replica, one after another */
+    struct ddp_lanes_run run; /* the lanes that these are added up in; of replica 0 */
     int64_t global_shards;    /* W, of all workers and replicas */
     const float *weights;     /* flat initial weights (host), of rank 0: NULL in others */
     const struct ddp_frozen_host *frozen; /* of all ranks, complete; the graph's frozen parameters.
@@ -93,9 +93,8 @@ static inline struct ddp_lanes_run ddp_mode_replica_run(const struct ddp_mode_se
                                                         int replica)
 {
     const struct ddp_lanes_run *run = &setup->run;
-    return ddp_lanes_part(run) && setup->replicas > 1
-               ? ddp_lanes_run_of(run->shards, run->lanes, setup->replicas, replica)
-               : *run;
+    return setup->replicas > 1 ? ddp_lanes_run_of(run->shards, run->lanes, setup->replicas, replica)
+                               : *run;
 }
 
 /* Bytes that a worker holds, by purpose; and page-locked host memory, where a device's partial sums

@@ -98,6 +98,7 @@ enum ddp_status ddp_recordings_run(const struct ddp_recordings *recordings,
 
 void ddp_recordings_free(struct ddp_recordings *recordings)
 {
-    for (int i = 0; recordings->device && i < 32; i++)
-        drop_parts(recordings, &recordings->of[i / 16][i / 8 % 2][i / 4 % 2][i / 2 % 2][i % 2]);
+    struct ddp_recording *all = &recordings->of[0][0][0][0][0][0];
+    for (size_t i = 0; recordings->device && i < sizeof recordings->of / sizeof *all; i++)
+        drop_parts(recordings, all + i);
 }

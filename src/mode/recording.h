@@ -2,12 +2,14 @@
  *
  * A replica's passes as recorded work (device/device.h), which a step runs again instead of putting
  * operation after operation on the device. Everything a pass depends on is at the same place in
- * memory in every step, or is part of the key: the exec, the slot of the inputs, the shard's place
- * in its lane, whether backward is separate. Partial sums are joined between the parts. */
+ * memory in every step, or is part of the key: the array of gradients, the exec, the slot of the
+ * inputs, the shard's place in its lane, whether backward is separate. Partial sums are joined
+ * between the parts. */
 #ifndef DDP_MODE_RECORDING_H
 #define DDP_MODE_RECORDING_H
 
 #include "graph/exec.h"
+#include "kernels/reduce.h"
 
 struct ddp_recording_part {
     void *work;
@@ -23,8 +25,9 @@ struct ddp_recording {
 struct ddp_recordings {
     ddp_device *device;
     bool off; /* nothing is recorded */
-    /* short shards, slots, the first and last of a lane; backward separate from forward */
-    struct ddp_recording of[2][2][2][2][2];
+    /* arrays of gradients, short shards, slots, the first and last of a lane; backward separate
+     * from forward */
+    struct ddp_recording of[DDP_REDUCE_ROOTS][2][2][2][2][2];
     bool failed; /* the current recording, somewhere */
 };
 

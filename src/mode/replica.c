@@ -239,7 +239,7 @@ static struct ddp_recording *recording_of(struct ddp_replica *replica, enum part
         return NULL;
     const struct ddp_lanes *lanes = &replica->lanes;
     const bool tail = replica->current == replica->tail_exec;
-    return &replica->recordings.of[tail][slot_of(replica)][ddp_lanes_first(lanes)]
+    return &replica->recordings.of[lanes->root][tail][slot_of(replica)][ddp_lanes_first(lanes)]
                                   [ddp_lanes_last(lanes)][part == PART_BACKWARD];
 }
 

@@ -220,13 +220,13 @@ static enum ddp_status alloc_memory(struct ddp_share *share, size_t bytes, void 
                          : ddp_comm_alloc(share->wire, bytes, memory);
 }
 
-/* The roots of all workers, where each has a part of the lanes of the global batch. */
+/* The roots of all workers. */
 static enum ddp_status list_roots(struct ddp_share *share)
 {
     const struct ddp_mode_setup *setup = &share->mode->setup;
     const struct ddp_lanes_run *own = &setup->run;
     struct ddp_comm_roots *roots = &share->roots;
-    if (!share->wire || !ddp_lanes_part(own))
+    if (!share->wire)
         return DDP_OK;
     roots->first = ddp_array_alloc((size_t)share->size + 1, sizeof *roots->first);
     roots->end = ddp_array_alloc((size_t)own->lanes, sizeof *roots->end);
@@ -356,12 +356,15 @@ void ddp_share_close(struct ddp_share *share)
 
 enum ddp_status ddp_share_reduce(struct ddp_share *share, int bucket)
 {
-    return share->roots.count == 0
-               ? ddp_share_reduce_first(share, bucket)
-               : ddp_comm_reduce_roots_start(
-                     share->wire, replica_of(share)->gradients + bucket_begin(share, bucket),
-                     bucket_elements(share, bucket),
-                     share->zero && bucket > 0 ? DDP_UPDATE_GRAIN : 0, &share->roots);
+    const struct ddp_replica *replica = replica_of(share);
+    const int64_t begin = bucket_begin(share, bucket);
+    if (share->mode->setup.fast && !ddp_device_host_memory(replica->device)) {
+        enum ddp_status status = ddp_lanes_sum(&replica->lanes, begin, share->bucket_end[bucket]);
+        return status == DDP_OK ? ddp_share_reduce_first(share, bucket) : status;
+    }
+    return ddp_comm_reduce_roots_start(
+        share->wire, replica->gradients + begin, bucket_elements(share, bucket),
+        share->zero && bucket > 0 ? DDP_UPDATE_GRAIN : 0, &share->roots);
 }
 
 enum ddp_status ddp_share_reduce_first(struct ddp_share *share, int bucket)

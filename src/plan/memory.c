@@ -169,7 +169,8 @@ static double scratch_bytes(const struct ddp_train_plan *plan, const struct ddp_
     if (workers == 1 || plan->device.host_memory || fast)
         return 0;
     const double bucket = fmin(flat, (double)setup->bucket_bytes);
-    const double needed = (ceil(bucket / workers) + SCRATCH_GRAIN) * (workers - 1);
+    const int arrays = ddp_lanes_room(plan->global_shards, plan->lanes, workers).exchanged;
+    const double needed = (ceil(bucket / workers) + SCRATCH_GRAIN) * (arrays - 1);
     double room = SCRATCH_LEAST;
     while (room < needed)
         room *= 2;
@@ -420,7 +421,7 @@ static void find_advice(const struct ddp_planned *planned, const struct ddp_memo
     if (plan.lanes > units && plan.mode != DDP_MODE_PIPELINE) {
         ddp_train_plan_lanes(&plan, 1);
         if (fits_with(planned, &plan, &config, limits))
-            advise(advice, "--lanes 1");
+            advise(advice, "--lanes %" PRId64, plan.lanes);
         plan = planned->plan;
     }
     if (plan.mode == DDP_MODE_DDP && units > 1 && !plan.zero) {
@@ -455,7 +456,7 @@ static void find_advice(const struct ddp_planned *planned, const struct ddp_memo
 enum ddp_status ddp_memory_check(const struct ddp_planned *planned, double *exchange_bytes)
 {
     const struct ddp_train_plan *plan = &planned->plan;
-    const int64_t units = ddp_train_plan_units(plan), lanes = plan->lanes / units;
+    const int64_t units = ddp_train_plan_units(plan), lanes = (plan->lanes + units - 1) / units;
     const struct ddp_memory_limits limits = {INFINITY, (double)ddp_memory_total()};
     const char *unit = ddp_train_plan_unit_name(plan);
     struct ddp_memory memory;

@@ -368,7 +368,7 @@ static const struct ddp_option rows[] = {
      .help = "shards that a worker or replica runs before each update (default 1)"},
     {OPTION_INT("lanes", lanes, 1, DDP_TRAIN_LANES, "N"),
      .help = "gradients are added one after another in each of N lanes, and the lanes' sums in a "
-             "tree (default 8, a power of two); 1 takes the least memory"},
+             "tree (default 8); 1 takes the least memory"},
     {OPTION_INT("global-batch", global_batch, 1, 1e9, "N"), .scope = DDP_OF_UPDATE, .letter = 'g',
      .help = "samples of an update over all workers; determines --acc-steps"},
     {OPTION_NEGATABLE("shuffle", shuffle),

@@ -181,7 +181,7 @@ struct ddp_train_plan {
     int64_t local_shards;           /* of this worker, or a replica */
     int64_t global_shards;          /* W */
     int64_t wanted_lanes, lanes;    /* asked for, and those of the global batch (mode/lanes.h) */
-    struct ddp_lanes_run run;       /* of this worker, or a replica's own */
+    struct ddp_lanes_run run;       /* of this worker, or of the first replica */
     int64_t batch_size;             /* b, samples of a shard */
     int64_t tail_rows; /* samples of a shard in an epoch's last batch; batch_size when there is no
                           shorter one */
@@ -254,9 +254,9 @@ enum ddp_status ddp_train_plan_stages(struct ddp_train_plan *plan,
 /* Lanes of the global batch, and this worker's shards of it (plan_lanes.c). */
 void ddp_train_plan_lanes(struct ddp_train_plan *plan, int64_t wanted);
 
-/* Whether workers or replicas have runs of lanes, whose roots are added up in one tree: any number
- * then gives the same bits. Elsewhere each has as many lanes as the others, in its own tree. */
-bool ddp_train_plan_has_runs(const struct ddp_train_plan *plan);
+/* Whether each worker or replica can have a lane of those that were asked for: any number of them
+ * then gives the same bits. DDP_ERR_INVALID: names what would. */
+enum ddp_status ddp_train_plan_check_lanes(const struct ddp_train_plan *plan);
 
 int64_t ddp_train_plan_process_shards(const struct ddp_train_plan *plan); /* of all its replicas */
 int ddp_train_plan_arrays(const struct ddp_train_plan *plan); /* of all gradients, of a unit */

@@ -191,7 +191,7 @@ static enum ddp_status divide_global_batch(struct ddp_train_plan *plan,
     if (batch_given)
         part *= options->batch_size;
     int64_t below = global / part * part;
-    if (ddp_train_plan_has_runs(plan) && !steps_given && global >= part && global % part != 0) {
+    if (!steps_given && global >= part && global % part != 0) {
         int64_t batch = plan->batch_size < global / units ? plan->batch_size : global / units;
         while (!batch_given && global % batch != 0)
             batch--;
@@ -303,9 +303,6 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
     if (status != DDP_OK)
         return status;
     const int64_t units = ddp_train_plan_units(plan);
-    if (options->lanes & (options->lanes - 1))
-        return ddp_fail(DDP_ERR_INVALID, "--lanes %" PRId64 " is not a power of two",
-                        options->lanes);
     if (ddp_train_given(options, "global-batch"))
         status = divide_global_batch(plan, options, units, ddp_train_plan_unit_name(plan));
     if (status != DDP_OK)
@@ -316,6 +313,11 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
     if (plan->global_shards == 0)
         plan->global_shards = units * plan->local_shards;
     ddp_train_plan_lanes(plan, options->lanes);
+    const bool resumes = options->resume || options->resume_from; /* perhaps with other lanes */
+    if (!ddp_train_evaluates_only(options) && (!resumes || ddp_train_given(options, "lanes")))
+        status = ddp_train_plan_check_lanes(plan);
+    if (status != DDP_OK)
+        return status;
     if (plan->mode == DDP_MODE_DP && plan->global_shards > DP_SHARDS_MAX)
         return ddp_fail(DDP_ERR_INVALID,
                         "%" PRId64 " --replicas x %" PRId64
@@ -370,14 +372,6 @@ enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
         return status;
     if (!data->planned)
         ddp_train_check_length(options, plan);
-    const int units = ddp_train_plan_units(plan);
-    if (!ddp_train_plan_has_runs(plan) && plan->rank == 0 &&
-        !ddp_lanes_same(plan->global_shards, plan->lanes, units))
-        ddp_log(DDP_LOG_INFO,
-                "note: %" PRId64
-                " lanes a worker is not a power of two: the weights agree with other "
-                "splits of this global batch within rounding, not to the bit",
-                plan->lanes / units);
     return DDP_OK;
 }
 

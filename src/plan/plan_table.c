@@ -140,7 +140,8 @@ static enum ddp_status add_row(struct table *table, enum ddp_mode_kind mode, int
         (ddp_train_given(options, "dtype") && (options->dtype == DDP_TRAIN_BF16) != bf16) ||
         (ddp_train_given(options, "zero") && mode == DDP_MODE_DDP && (options->zero > 0) != zero) ||
         (options->sync_every > 1 && (mode != DDP_MODE_DDP || zero)) ||
-        (options->sync_batch_norm && mode != DDP_MODE_DDP))
+        (options->sync_batch_norm && mode != DDP_MODE_DDP) ||
+        (mode != DDP_MODE_PIPELINE && units > options->lanes))
         return DDP_OK;
     struct row *row = &table->rows[table->count++];
     *row = (struct row){.mode = mode, .units = units, .zero = zero, .bf16 = bf16};

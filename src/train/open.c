@@ -262,9 +262,7 @@ enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int
         .dataset = run->planned.data,
         .sampler = plan->sampler,
         .batch_size = plan->batch_size,
-        .first_shard = ddp_train_plan_has_runs(plan)
-                           ? ddp_lanes_first_shard(&plan->run)
-                           : plan->rank / ddp_train_plan_stage_workers(plan) * shards,
+        .first_shard = plan->mode == DDP_MODE_DP ? 0 : ddp_lanes_first_shard(&plan->run),
         .shard_count = shards,
         .epoch = step / plan->steps_per_epoch,
         .step = step % plan->steps_per_epoch,

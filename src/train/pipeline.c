@@ -31,13 +31,10 @@ static enum ddp_status measure_cuts(struct ddp_run *run)
 static enum ddp_status check_shared(const struct ddp_run *run, const struct ddp_stages *stages)
 {
     const struct ddp_train_plan *plan = &run->planned.plan;
-    int64_t lanes = 1;
     if (stages->shared < 0 || plan->lanes >= plan->global_shards)
         return DDP_OK;
-    while (lanes < plan->global_shards)
-        lanes *= 2;
     const char *name = ddp_graph_parameter_at(run->planned.graph, stages->shared)->name;
-    if (lanes > DDP_TRAIN_LANES)
+    if (plan->global_shards > DDP_TRAIN_LANES)
         return ddp_fail(DDP_ERR_INVALID,
                         "--mode pipeline: two parts of the model share %s, and then each shard "
                         "needs a lane: use at most %d shards, not %" PRId64,
@@ -49,7 +46,7 @@ static enum ddp_status check_shared(const struct ddp_run *run, const struct ddp_
                     plan->lanes,
                     run->is_resumed ? "resume in another mode, or train from the beginning with"
                                     : "use",
-                    lanes);
+                    plan->global_shards);
 }
 
 enum ddp_status ddp_run_balance_cuts(struct ddp_run *run)

@@ -356,6 +356,8 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
         schedule->extended_rate = found.extended_rate;
         schedule->rate = found.rate;
         run->own_rate = found.own_rate;
+    } else if (status == DDP_OK && !ddp_train_evaluates_only(options)) {
+        status = ddp_train_plan_check_lanes(&run->planned.plan);
     }
     return status;
 }

@@ -74,7 +74,7 @@ static enum ddp_status merge_options(struct ddp_verify *verify, struct ddp_train
 {
     const struct ddp_history *history = &verify->history;
     struct ddp_train_options merged;
-    int64_t lanes, wanted = 1;
+    int64_t lanes;
     ddp_train_options_default(&merged);
     if (options->custom) {
         merged.model = options->model;
@@ -87,11 +87,8 @@ static enum ddp_status merge_options(struct ddp_verify *verify, struct ddp_train
     merged.global_batch = history->shards * history->batch_size;
     ddp_options_mark(ddp_train_option_table(), &merged.given, "global-batch");
     if (ddp_parse_int64(ddp_checkpoint_fact_value(&history->facts, "lanes"), 1, DDP_TRAIN_LANES,
-                        &lanes)) {
-        while (wanted < lanes) /* of as many shards, which need be no power of two */
-            wanted *= 2;
-        merged.lanes = wanted;
-    }
+                        &lanes))
+        merged.lanes = lanes;
     const char *resumed = merged.resume_from;
     merged.resume_from = NULL;
     forget(&merged, "resume-from");

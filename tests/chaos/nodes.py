@@ -317,8 +317,8 @@ def command_of(case, training, name="weights"):
             str(training.every), "--resume", "--save", case.path(name), "--quiet"]
 
 
-def weights_of(training, shared, workers):
-    return os.path.join(shared, f"{training.name}.{workers}")
+def weights_of(training, shared):
+    return os.path.join(shared, training.name + ".weights")
 
 
 def complete(case, training, workers, what):
@@ -327,15 +327,15 @@ def complete(case, training, workers, what):
     done = case.run([chaos.DDPRUN, "-n", str(workers)] + command_of(case, training), 120)
     if done.code != 0:
         case.fail(f"{what}: what is left cannot be resumed: {done.code}", done)
-    elif not same(path, training, workers):
+    elif not same(path, training):
         case.fail(f"{what}: resumed to other bits", done)
     else:
         case.count("resumed to the same bits")
     shutil.rmtree(case.path("checkpoints"), ignore_errors=True)
 
 
-def same(path, training, workers):
-    with open(path, "rb") as one, open(weights_of(training, training.shared, workers), "rb") as two:
+def same(path, training):
+    with open(path, "rb") as one, open(weights_of(training, training.shared), "rb") as two:
         return one.read() == two.read()
 
 
@@ -346,7 +346,7 @@ def after(job, training, resume=True):
         case.count("ended with 0")
         if not os.path.exists(case.path("weights")):
             job.fail("exit code 0 and no weights")
-        elif not same(case.path("weights"), training, job.workers):
+        elif not same(case.path("weights"), training):
             job.fail("other bits")
     if training and resume:
         complete(case, training, job.workers, "; ".join(job.did))
@@ -434,7 +434,7 @@ def connections(case, draw):
     failed = [node for node in job.nodes if node.code != 0]
     if failed and len(failed) < count:  # unless the word of a good end was lost: nobody can know that it was
         alone = all(b"node 0 (" in node.err and b"is lost" in node.err for node in failed)
-        if not alone or not same(case.path("weights"), training, job.workers):
+        if not alone or not same(case.path("weights"), training):
             job.fail("some end with 0")
     after(job, training)
 
@@ -586,11 +586,7 @@ def prepare(shared):
     for training in (chain.article(shared, 300, 40), chain.wide(shared, 24, 5)):
         for name, value in (("--batch-size", "2"), ("--global-batch", "24")):
             training.options[training.options.index(name) + 1] = value
-        # One lane a worker: 3 and 6 workers have runs of 8 lanes on one machine, and equal groups of lanes on several nodes.
-        training.options += ["--lanes", "1"]
-        for workers in {count * each for count, each in SHAPES}:
-            chaos.need([chaos.DDPRUN, "-n", str(workers), chaos.TRAINER, *training.options, "--quiet", "--save",
-                        weights_of(training, shared, workers)])
+        chaos.need([chaos.TRAINER, *training.options, "--quiet", "--save", weights_of(training, shared)])
         training.shared = shared
         trainings.append(training)
 

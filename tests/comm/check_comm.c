@@ -68,6 +68,7 @@ START_TEST(slices)
 {
     static const int sizes[] = {1, 2, 3, 8};
     run_ranks(sizes[_i], row_slices, -1);
+    run_ranks(sizes[_i], row_roots, -1);
 }
 END_TEST
 

@@ -39,6 +39,7 @@ START_TEST(overlap_and_slices)
 {
     run_shape(_i, row_overlap);
     run_shape(_i, row_slices);
+    run_shape(_i, row_roots);
 }
 END_TEST
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The partial sums of machines: always the bits of the one tree over all ranks. */
+ * The partial sums of machines: always the bits of the one tree over all leaves. */
 #include "config.h"
 
 #include "comm/nodes_order.h"
@@ -8,12 +8,12 @@
 #include "tests/kernels/reference/reference.h"
 #include "tests/lib/runner.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST = 64, COUNT = 3001 };
 
-static float values[MOST][COUNT], sums[MOST][COUNT], expected[COUNT], result[COUNT];
+static float values[MOST][COUNT], own[MOST][COUNT], sums[MOST][COUNT], expected[COUNT],
+    result[COUNT];
 
 static void fill(int size)
 {
@@ -34,73 +34,108 @@ static void reduce(int count, const void *const *sources, void *out)
     ck_assert_int_eq(ddp_reduce_reference(&args), DDP_OK);
 }
 
-/* Every rank is in one partial sum, which is of one machine; there are few of them. */
-static void check_cut(const struct nodes_order *order, int nodes, int node_size)
+/* Every leaf is in one partial sum, which is of one machine; there are few of them. */
+static void check_cut(const struct nodes_order *order)
 {
-    int next = 0, log2 = 0;
-    while (1 << log2 < node_size)
-        log2++;
-    ck_assert_int_eq(order->first[0], 0);
-    ck_assert_int_eq(order->first[nodes], order->count);
-    for (int m = 0; m < nodes; m++) {
-        const int here = nodes_order_count(order, m);
-        ck_assert(here >= 1 && here <= order->most && here <= (log2 ? 2 * log2 : 1));
-        if ((node_size & (node_size - 1)) == 0)
-            ck_assert_int_eq(here, 1);
-        for (int i = order->first[m]; i < order->first[m + 1]; i++) {
-            ck_assert_int_eq(order->partial[i].begin, next);
-            next = order->partial[i].end;
-            ck_assert(next > order->partial[i].begin && next <= (m + 1) * node_size);
+    const struct ddp_comm_roots *roots = order->roots;
+    int begin = 0;
+    for (int m = 0; m < order->nodes; m++) {
+        const int last = roots->first[(m + 1) * order->node_size] - 1;
+        int ends[DDP_REDUCE_ROOTS];
+        const int count = nodes_order_ends(order, m, ends), leaves = roots->end[last] - begin;
+        int log2 = 0;
+        while (1 << log2 < leaves)
+            log2++;
+        ck_assert(count >= 1 && count <= nodes_order_most(order) && count <= (log2 ? 2 * log2 : 1));
+        ck_assert_int_eq(count, nodes_order_count(order, m));
+        for (int p = 0; p < count; p++) {
+            ck_assert(ends[p] > begin && ends[p] <= roots->end[last]);
+            begin = ends[p];
         }
-        ck_assert_int_eq(next, (m + 1) * node_size);
+        ck_assert_int_eq(begin, roots->end[last]);
     }
 }
 
-START_TEST(bits)
+/* Ranks with runs of leaves, as even as possible. */
+static void make_roots(struct ddp_comm_roots *roots, int *first, int *end, int ranks, int leaves)
 {
-    const int nodes = _i / 8 + 1, node_size = _i % 8 + 1, size = nodes * node_size;
-    struct nodes_order order;
+    *roots = (struct ddp_comm_roots){.first = first, .end = end};
+    first[0] = 0;
+    for (int r = 0; r < ranks; r++) {
+        roots->count += ddp_reduce_run_roots(0, leaves, r * leaves / ranks,
+                                             (r + 1) * leaves / ranks, end + roots->count);
+        first[r + 1] = roots->count;
+    }
+}
+
+/* From the sums of the ranks, of `leaves` leaves together, to the sum of all. */
+static void check_bits(int nodes, int node_size, int leaves)
+{
+    int first[MOST + 1], end[MOST];
+    struct ddp_comm_roots roots;
+    const struct nodes_order order = {.roots = &roots, .nodes = nodes, .node_size = node_size};
     const void *sources[MOST], *partials[MOST];
-    fill(size);
-    for (int r = 0; r < size; r++)
-        sources[r] = values[r];
-    reduce(size, sources, expected);
-    ck_assert_int_eq(nodes_order_make(&order, nodes, node_size), DDP_OK);
-    check_cut(&order, nodes, node_size);
-    for (int i = 0; i < order.count; i++) {
-        const int begin = order.partial[i].begin;
-        reduce(order.partial[i].end - begin, sources + begin, sums[i]);
-        partials[i] = sums[i];
+    int count = 0;
+    for (int l = 0; l < leaves; l++)
+        sources[l] = values[l];
+    reduce(leaves, sources, expected);
+    make_roots(&roots, first, end, nodes * node_size, leaves);
+    check_cut(&order);
+    for (int i = 0; i < roots.count; i++) {
+        const int begin = i ? end[i - 1] : 0;
+        reduce(end[i] - begin, sources + begin, own[i]);
+    }
+    for (int m = 0; m < nodes; m++) {
+        const void *of_node[MOST];
+        const int root = first[m * node_size];
+        for (int i = 0; i < nodes_order_sources(&order, m); i++)
+            of_node[i] = own[root + i];
+        ck_assert_int_eq(nodes_order_add(&order, m, of_node, sums[count], COUNT, DDP_F32, DDP_SUM),
+                         DDP_OK);
+        for (int p = 0; p < nodes_order_count(&order, m); p++, count++)
+            partials[count] = sums[count];
     }
     ck_assert_int_eq(nodes_order_sum(&order, partials, result, COUNT, DDP_F32, DDP_SUM), DDP_OK);
     ck_assert_mem_eq(result, expected, sizeof expected);
-    for (int i = 0; i < order.count; i++) /* into one of them */
-        if (i == order.count / 2) {
-            ck_assert_int_eq(nodes_order_sum(&order, partials, sums[i], COUNT, DDP_F32, DDP_SUM),
-                             DDP_OK);
-            ck_assert_mem_eq(sums[i], expected, sizeof expected);
-        }
-    nodes_order_free(&order);
+    /* into one of them */
+    ck_assert_int_eq(nodes_order_sum(&order, partials, sums[count / 2], COUNT, DDP_F32, DDP_SUM),
+                     DDP_OK);
+    ck_assert_mem_eq(sums[count / 2], expected, sizeof expected);
+}
+
+/* Each rank a leaf, and with several. */
+START_TEST(bits)
+{
+    const int nodes = _i / 8 + 1, node_size = _i % 8 + 1, size = nodes * node_size;
+    fill(MOST);
+    for (int leaves = size; leaves <= MOST; leaves += 1 + leaves / 3)
+        check_bits(nodes, node_size, leaves);
 }
 END_TEST
 
-/* More partial sums than a kernel takes sources. */
+/* As many ranks as a job can have. */
 START_TEST(many)
 {
-    enum { NODES = 1000 };
-    struct nodes_order order;
-    static int32_t ones[NODES * 3];
-    const void *partials[NODES * 3];
+    enum { NODES = 1365, SIZE = NODES * 3 };
+    static int32_t ones[SIZE];
+    static int first[SIZE + 1], end[SIZE];
+    static const void *partials[SIZE];
+    struct ddp_comm_roots roots;
+    const struct nodes_order order = {.roots = &roots, .nodes = NODES, .node_size = 3};
     int32_t sum = 0;
-    ck_assert_int_eq(nodes_order_make(&order, NODES, 3), DDP_OK);
-    check_cut(&order, NODES, 3);
-    for (int i = 0; i < order.count; i++) {
-        ones[i] = order.partial[i].end - order.partial[i].begin;
-        partials[i] = &ones[i];
+    int count = 0;
+    make_roots(&roots, first, end, SIZE, SIZE);
+    check_cut(&order);
+    for (int m = 0, begin = 0; m < NODES; m++) {
+        int ends[DDP_REDUCE_ROOTS];
+        for (int p = 0; p < nodes_order_ends(&order, m, ends); begin = ends[p++]) {
+            ones[count] = ends[p] - begin;
+            partials[count] = &ones[count];
+            count++;
+        }
     }
     ck_assert_int_eq(nodes_order_sum(&order, partials, &sum, 1, DDP_I32, DDP_SUM), DDP_OK);
-    ck_assert_int_eq(sum, NODES * 3);
-    nodes_order_free(&order);
+    ck_assert_int_eq(sum, SIZE);
 }
 END_TEST
 

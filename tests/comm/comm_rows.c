@@ -3,6 +3,7 @@
  * What every communicator must do, on whatever memory: run by each rank. */
 #include "config.h"
 
+#include "kernels/reduce.h"
 #include "tests/comm/comm_ranks.h"
 
 #include <stdlib.h>
@@ -155,6 +156,67 @@ void row_slices(ddp_comm *comm, ddp_job *job)
     if (ddp_comm_size(comm) > 1)
         NEED(ddp_comm_reduce_slices_start(comm, plain, 1, 1, DDP_F32, DDP_SUM) == DDP_ERR_INVALID);
     ranks_free(plain, SLICED * sizeof *plain);
+}
+
+/* A leaf's values, added up over a subtree of leaves. */
+static void put_root(char *memory, int begin, int end, size_t count)
+{
+    const struct ddp_comm_group leaves = {begin, 1, end - begin};
+    char *sum = ranks_expect_of(&leaves, count, DDP_F32, DDP_SUM);
+    ranks_put(memory, sum, count * sizeof(float));
+    free(sum);
+}
+
+/* Each rank brings the roots of a run of so many leaves: all have the sum of all leaves. */
+static void one_tree(ddp_comm *comm, char *memory, int leaves, size_t count)
+{
+    const int rank = ddp_comm_rank(comm), size = ddp_comm_size(comm);
+    const size_t bytes = count * sizeof(float), grain = 16;
+    const size_t begin = 4 * ddp_slice_begin(count, grain, rank, size);
+    const size_t end = 4 * ddp_slice_begin(count, grain, rank + 1, size);
+    int *first = calloc((size_t)size + 1, sizeof *first),
+        *ends = calloc((size_t)leaves, sizeof *ends);
+    struct ddp_comm_roots roots = {.first = first, .end = ends, .bytes = (bytes + 63) / 64 * 64};
+    const struct ddp_comm_group all = {0, 1, leaves};
+    char *sum = ranks_expect_of(&all, count, DDP_F32, DDP_SUM), *got = malloc(bytes);
+    for (int r = 0; r < size; r++) {
+        roots.count += ddp_reduce_run_roots(0, leaves, r * leaves / size, (r + 1) * leaves / size,
+                                            ends + roots.count);
+        first[r + 1] = roots.count;
+    }
+    for (int round = 0; round < 2; round++) {
+        for (int i = first[rank]; i < first[rank + 1]; i++)
+            put_root(memory + (size_t)(i - first[rank]) * roots.bytes,
+                     i == 0             ? 0
+                     : i == first[rank] ? rank * leaves / size
+                                        : ends[i - 1],
+                     ends[i], count);
+        NEED(ddp_comm_reduce_roots_start(comm, (float *)(void *)memory, count, round ? 0 : grain,
+                                         &roots) == DDP_OK);
+        NEED(ddp_comm_finish(comm) == DDP_OK);
+        ranks_get(got, memory, bytes);
+        NEED(round ? memcmp(got, sum, bytes) == 0
+                   : memcmp(got + begin, sum + begin, end - begin) == 0);
+    }
+    free(got);
+    free(sum);
+    free(ends);
+    free(first);
+}
+
+/* For each number of leaves; the last size is in several pieces where there are any. */
+void row_roots(ddp_comm *comm, ddp_job *job)
+{
+    enum { ROOTS = 8 };
+    static const size_t counts[] = {1, 17, 4097, 100003};
+    const int size = ddp_comm_size(comm), leaves[] = {size, 8, 13, 2 * size + 5, 64};
+    void *memory;
+    (void)job;
+    NEED(ddp_comm_alloc(comm, ROOTS * (counts[3] + 16) * sizeof(float), &memory) == DDP_OK);
+    for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
+        for (size_t l = 0; l < sizeof leaves / sizeof leaves[0]; l++)
+            if (leaves[l] >= size && (l == 2 || counts[c] < counts[3]))
+                one_tree(comm, memory, leaves[l], counts[c]);
 }
 
 /* Buffers that are used again the moment that a collective returns. */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * core/portable_math: below one unit of the last place beside the C library in long double, and the
- * bits of 100,000 results of each function, which are the same wherever this runs. */
+ * bits of 100,000 results of each function, which are the same wherever this runs. core/fma: the C
+ * library's results. */
 #include "config.h"
 
+#include "core/fma.h"
 #include "core/hash.h"
 #include "core/portable_math.h"
 #include "core/rng.h"
@@ -11,6 +13,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #define COUNT 100000
 
@@ -127,11 +130,73 @@ START_TEST(test_special)
 }
 END_TEST
 
+/* --- fused multiply-add --- */
+
+/* Every bit at random, or the few high ones, near 1, subnormal, or not finite. */
+static float any_float(struct ddp_rng *rng)
+{
+    uint32_t bits = ddp_rng_u32(rng);
+    float value;
+    switch (ddp_rng_u32(rng) % 8) {
+    case 0:
+        bits &= 0xffff0000;
+        break;
+    case 1:
+        bits = (bits & 0x807fffff) | (120 + ddp_rng_u32(rng) % 16) << 23;
+        break;
+    case 2:
+        bits &= 0x80ffffff;
+        break;
+    case 3:
+        bits &= 0xff800000;
+        break;
+    }
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Compares with the C library. Whether a product and a sum in double give another float. */
+static bool rounds_twice(float x, float y, float c)
+{
+    const float expected = fmaf(x, y, c), got = ddp_fma_f32(x, y, c);
+    const float twice = (float)((double)x * (double)y + (double)c);
+    if (isnan(expected))
+        ck_assert_msg(isnan(got), "%a * %a + %a = %a, not NaN", x, y, c, got);
+    else
+        ck_assert_msg(memcmp(&got, &expected, sizeof got) == 0, "%a * %a + %a = %a, not %a", x, y,
+                      c, got, expected);
+    return memcmp(&twice, &expected, sizeof twice) != 0 && !isnan(expected);
+}
+
+START_TEST(test_fma)
+{
+    struct ddp_rng rng;
+    int twice = 0;
+    ddp_rng_seed(&rng, 1);
+    for (int i = 0; i < 10 * COUNT; i++)
+        rounds_twice(any_float(&rng), any_float(&rng), any_float(&rng));
+    for (int i = 0; i < COUNT; i++) { /* sums that cancel */
+        const float x = any_float(&rng), y = any_float(&rng);
+        rounds_twice(x, y, -x * y);
+    }
+    /* Just below half of the last place, by less than double has. */
+    for (int exponent = -100; exponent <= 100; exponent++) {
+        const float x = ldexpf(0x1.000002p0f, exponent - 24), y = 0x1.fffffcp-1f;
+        twice += rounds_twice(x, y, ldexpf(0x1.000002p0f, exponent));
+        twice += rounds_twice(-x, y, ldexpf(-0x1.000002p0f, exponent));
+        twice += rounds_twice(-x, y, ldexpf(0x1.fffffep0f, exponent));
+    }
+    ck_assert_int_eq(twice, 3 * 201);
+    ck_assert(rounds_twice(0x1.000002p-75f, 0x1.fffffcp-76f, 0x1p-127f + 0x1p-149f));
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("portable_math");
     TCase *tc = test_case(suite, "portable_math", 60);
     tcase_add_loop_test(tc, test_functions, 0, sizeof functions / sizeof functions[0]);
     tcase_add_test(tc, test_special);
+    tcase_add_test(tc, test_fma);
     return suite;
 }

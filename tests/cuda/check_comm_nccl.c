@@ -41,6 +41,7 @@ START_TEST(slices)
 {
     choose_streams(_i);
     run_ranks(sizes[_i], row_slices, -1);
+    run_ranks(sizes[_i], row_roots, -1);
 }
 END_TEST
 

@@ -50,6 +50,7 @@ START_TEST(overlap)
     choose_streams(_i + 1);
     run_shape(_i, row_overlap);
     run_shape(_i, row_slices);
+    run_shape(_i, row_roots);
     run_shape(_i, row_bf16);
 }
 END_TEST

@@ -382,6 +382,56 @@ START_TEST(test_reduce_trees)
 }
 END_TEST
 
+/* Sums of subtrees, as so many units bring them, into the first. */
+static void check_roots(int loop, int leaves, int units)
+{
+    const int64_t n = size_of(loop);
+    const size_t bytes = (size_t)n * sizeof(float);
+    const void *from[DDP_REDUCE_DEVICE], *d_from[DDP_REDUCE_DEVICE];
+    int ends[DDP_REDUCE_DEVICE], count = 0;
+    for (int u = 0; u < units; u++)
+        count += ddp_reduce_run_roots(0, leaves, u * leaves / units, (u + 1) * leaves / units,
+                                      ends + count);
+    for (int i = 0; i < count; i++) {
+        void *numbers = numbers_of(DDP_F32, n);
+        from[i] = numbers;
+        d_from[i] = cuda_copy(numbers, bytes, i == count / 2 ? shift_of(loop) * sizeof(float) : 0);
+    }
+    void *to = malloc(bytes + 8), *got = malloc(bytes + 8), *d_to = (void *)(uintptr_t)d_from[0];
+    struct ddp_reduce args = {.source_count = count, .destination_count = 1};
+    args.sources = from;
+    args.destinations = &to;
+    args.count = n;
+    args.dtype = DDP_F32;
+    args.op = DDP_SUM;
+    args.ends = ends;
+    ck_assert_int_eq(ddp_reduce_reference(&args), DDP_OK);
+    args.sources = d_from;
+    args.destinations = &d_to;
+    ck_assert_int_eq(on_cuda->reduce(&args, cuda_stream), DDP_OK);
+    cuda_get(got, d_to, bytes);
+    ck_assert_msg(memcmp(got, to, bytes) == 0, "%d leaves, %d units, %lld elements", leaves, units,
+                  (long long)n);
+    args.op = DDP_MAX;
+    ck_assert_int_eq(on_cuda->reduce(&args, cuda_stream), DDP_ERR_UNSUPPORTED);
+    for (int i = 0; i < count; i++)
+        free((void *)(uintptr_t)from[i]);
+    free(to);
+    free(got);
+}
+
+START_TEST(test_reduce_roots)
+{
+    random_seed(7);
+    for (int leaves = 1; leaves <= 21; leaves++)
+        for (int units = 1; units <= leaves; units++)
+            check_roots(leaves + units, leaves, units);
+    check_roots(12, 1023, 59);
+    check_roots(12, 1024, 1);
+    check_roots(12, 1024, 63);
+}
+END_TEST
+
 /* Activations are float32 or bf16. */
 START_TEST(test_other_types)
 {
@@ -453,6 +503,7 @@ void cuda_element_cases(Suite *suite)
     tcase_add_loop_test(tc, test_sizes, 0, sizeof tries / sizeof *tries);
     tcase_add_loop_test(tc, test_activations, 0, 2 * ACTIVATION_TRIES);
     tcase_add_test(tc, test_reduce_trees);
+    tcase_add_test(tc, test_reduce_roots);
     tcase_add_test(tc, test_other_types);
     tcase_add_test(tc, test_arguments);
 }

@@ -16,6 +16,7 @@ for model in "$mlp" "$gpt2"; do
     first=
     same "1 worker" "$trainer" $model $few
     same "2 x 2" nodes 2 2 $share "$trainer" $model $few --bucket-mb 0.05 --zero 1
+    same "3 x 1" nodes 3 1 "$trainer" $model $few --zero 1
     same "4 x 1, replicas" nodes 4 1 "$trainer" $model $few --zero 0
     same "2 x 2, 2 stages" nodes 2 2 $share "$trainer" $model $few --stages 2
     same "4 x 1, 2 stages" nodes 4 1 "$trainer" $model $few --stages 2

@@ -28,9 +28,9 @@ model "mlp fp32" 8 $mlp --momentum 0.9,nesterov --weight-decay 1e-2
 model "mlp bf16, adamw, clipped" 2 $mlp --dtype bf16 --optimizer adamw --clip-grad-norm 0.1 --weight-decay 0.1
 model "mlp fp32, a part cut off, normalized" 4 --val-split 1 --normalize --hidden 9 \
     --data "$here/tests/data/golden/npy/names-sklearn.npz"
-model "gpt2 fp32" 2 $gpt2 --layers 2 --dropout 0.1
+model "gpt2 fp32" 3 $gpt2 --layers 2 --dropout 0.1
 model "gpt2 bf16, a padded vocabulary" 4 $gpt2 --vocab-size 1030 --dropout 0.1 --dtype bf16
-model "cnn fp32" 4 --model cnn $images
+model "cnn fp32" 5 --model cnn $images
 model "cnn bf16" 2 --model cnn $images --dtype bf16
 model "resnet bf16" 2 --model resnet --size 20 $images --dtype bf16 --lr 1e-3
 
@@ -83,8 +83,9 @@ for lanes in 1 4; do
     fi
     same "$lanes lanes: 2 workers x 6" "$ddprun" -n 2 $share trainer "$@" --bucket-mb 0.02 --zero 1
     same "$lanes lanes: 4 workers x 3" "$ddprun" -n 4 $share trainer "$@"
-    replicas 2
-    same "$lanes lanes: dp, 2 replicas x 6" "$trainer" $dp "$@"
+    same "$lanes lanes: 3 workers" "$ddprun" -n 3 $share trainer "$@" --zero 1 --bucket-mb 0.02
+    replicas 3
+    same "$lanes lanes: dp, 3 replicas" "$trainer" $dp "$@"
 done
 
 # Batch norm over all workers: the same bits however the update is shared out, near one worker with the whole batch.
@@ -108,7 +109,7 @@ count=$((count + 1))
 "$trainer" "$@" --device cpu --save "$work/f" >"$work/out" 2>&1 || fail "on the CPU: $(cat "$work/out")"
 weights_near "$work/f" "$work/first" 1e-3 || fail "the CPU ends elsewhere"
 count=$((count + 1))
-"$ddprun" -n 4 $share trainer "$@" --fast --save "$work/f" >"$work/out" 2>&1 || fail "--fast: $(cat "$work/out")"
+"$ddprun" -n 3 $share trainer "$@" --fast --save "$work/f" >"$work/out" 2>&1 || fail "--fast: $(cat "$work/out")"
 weights_near "$work/f" "$work/first" 1e-3 || fail "--fast ends elsewhere"
 
 # Shared GPUs.
@@ -156,9 +157,10 @@ weights_near "$work/f" "$work/first" 1e-3 || fail "local steps: the CPU ends els
 first=
 set -- --device cuda $mlp --batch-size 2 --acc-steps 2 --steps 7 --seed 3 --quiet --schedule constant \
     --sync-every 3,from=2 --no-eval
-same "local steps of an mlp" "$ddprun" -n 2 $share trainer "$@"
+same "local steps of an mlp" "$ddprun" -n 3 $share trainer "$@"
+same "local steps of an mlp, on 1 GPU" "$ddprun" -n 3 trainer "$@" --devices 0,0,0
 count=$((count + 1))
-"$ddprun" -n 2 $share trainer "$@" --fast --save "$work/f" >"$work/out" 2>&1 ||
+"$ddprun" -n 3 $share trainer "$@" --fast --save "$work/f" >"$work/out" 2>&1 ||
     fail "local steps, --fast: $(cat "$work/out")"
 weights_near "$work/f" "$work/first" 1e-3 || fail "local steps: --fast ends elsewhere"
 

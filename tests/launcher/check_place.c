@@ -15,32 +15,35 @@ START_TEST(numbers_of_nodes)
 {
     static const struct {
         const char *text;
-        int nodes; /* 0: refused */
-    } rows[] = {{"1", 1},
-                {"4", 4},
-                {"4:4", 4},
-                {"1:1", 1},
-                {"4096", 4096},
-                {"0", 0},
-                {"4097", 0},
-                {"-1", 0},
-                {"", 0},
-                {"x", 0},
-                {"4x", 0},
-                {"4:", 0},
-                {":4", 0},
-                {"4:4:4", 0},
-                {"1:4", 0},
-                {"4:1", 0},
-                {" 4", 0},
-                {"4 ", 0},
-                {"99999999999999999999", 0},
-                {"4:99999999999999999999", 0}};
+        int least, most; /* 0: refused */
+    } rows[] = {{"1", 1, 1},
+                {"4", 4, 4},
+                {"4:4", 4, 4},
+                {"1:1", 1, 1},
+                {"4096", 4096, 4096},
+                {"0", 0, 0},
+                {"4097", 0, 0},
+                {"-1", 0, 0},
+                {"", 0, 0},
+                {"x", 0, 0},
+                {"4x", 0, 0},
+                {"4:", 0, 0},
+                {":4", 0, 0},
+                {"4:4:4", 0, 0},
+                {"1:4", 1, 4},
+                {"0:4", 0, 0},
+                {"2:4097", 0, 0},
+                {"4:1", 0, 0},
+                {" 4", 0, 0},
+                {"4 ", 0, 0},
+                {"99999999999999999999", 0, 0},
+                {"4:99999999999999999999", 0, 0}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        int nodes = 0;
-        const char *wrong = place_read_nodes(rows[i].text, &nodes);
-        ck_assert_msg(!wrong == (rows[i].nodes > 0), "%s", rows[i].text);
-        ck_assert_msg(nodes == rows[i].nodes, "%s: %d", rows[i].text, nodes);
+        int least = 0, most = 0;
+        const char *wrong = place_read_nodes(rows[i].text, &least, &most);
+        ck_assert_msg(!wrong == (rows[i].most > 0), "%s", rows[i].text);
+        ck_assert_msg(least == rows[i].least && most == rows[i].most, "%s: %d to %d", rows[i].text,
+                      least, most);
     }
 }
 END_TEST
@@ -165,7 +168,9 @@ END_TEST
 /* Node 1 of 2, with two workers each, when the nodes have met. */
 static struct launch_plan plan_of_two(const struct settings *settings)
 {
+    static const struct place place = {.kind = PLACE_OPTIONS, .node = 1, .node_count = 2};
     return (struct launch_plan){.settings = settings,
+                                .place = &place,
                                 .nproc = 2,
                                 .cores = 2,
                                 .node = 1,
@@ -279,6 +284,7 @@ START_TEST(variables_of_launchers)
     ck_assert_ptr_null(value_of(environment, "DDPRUN_KEY"));
     free(environment);
     plan.node = plan.first_rank = 0;
+    plan.place = &(struct place){.node_count = 1};
     plan.node_count = 1;
     environment = launch_plan_environment(&plan, 0, 3, 4, NULL);
     for (size_t i = 0; i < count; i++)

@@ -55,9 +55,9 @@ static bool read_endpoint(const char *text)
 
 static bool read_nodes(const char *text)
 {
-    int nodes = 0;
-    const bool read = !place_read_nodes(text, &nodes);
-    assert(read ? nodes >= 1 && nodes <= 4096 : nodes == 0);
+    int least = 0, most = 0;
+    const bool read = !place_read_nodes(text, &least, &most);
+    assert(read ? least >= 1 && most >= least && most <= 4096 : least == 0 && most == 0);
     return read;
 }
 

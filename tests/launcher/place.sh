@@ -75,8 +75,11 @@ refused "a rank alone" A=b '--node-rank 1 needs --nnodes' --node-rank 1
 refused "a rank too high" A=b '--node-rank 2: must be from 0 to 1 with --nnodes 2' --nnodes 2 --node-rank 2 --master-addr n0
 refused "a rank of one node" A=b '--node-rank 1: must be 0 with --nnodes 1' --nnodes 1 --node-rank 1
 refused "a negative rank" A=b '--node-rank -1: ' --nnodes 2 --node-rank -1
-refused "a range" A=b '--nnodes 1:4: must be one number' --nnodes 1:4
-refused "a range of the environment" PET_NNODES=1:4 'PET_NNODES=1:4: must be one number'
+explained "a range" A=b 'nodes: 2 to 4, which come and go; this is node 0' --nnodes 2:4 --node-rank 0 --master-addr n0
+explained "a range and no rank" PET_NNODES=2:4 'nodes: 2 to 4, .*; this is not node 0' --master-addr n0
+refused "a range the wrong way round" A=b '--nnodes 4:2: must name the least number of nodes first' --nnodes 4:2
+refused "a range from no nodes" PET_NNODES=0:4 'PET_NNODES=0:4: must be a number of nodes'
+refused "a range without an address" A=b 'nothing says where node 0 is' --nnodes 2:4
 refused "no nodes" A=b '--nnodes 0: must be a number of nodes' --nnodes 0
 refused "no address" A=b 'nothing says where node 0 is: give --master-addr' --nnodes 2 --node-rank 1
 refused "standalone" A=b '--standalone is a job on this machine: leave it out with --nnodes 2' --nnodes 2 --standalone
@@ -154,6 +157,7 @@ place "PMI of Slurm, a step of one node" "$one PMI_SIZE=1 PMI_RANK=0 PMI_FD=6" 0
 
 echo "# what all tasks find is explained once, and none ends in silence"
 named "two tasks a node" "$step SLURM_STEP_TASKS_PER_NODE=2(x2) SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=3" 'SLURM_STEP_TASKS_PER_NODE=2\(x2\)'
+refused "a range" "$srun0" '--nnodes 1:2, but srun started 2 tasks, whose number does not change' --nnodes 1:2
 named "other nodes" "$srun1" '--nnodes 4, but srun started 2 tasks, one a node' --nnodes 4
 named "no list" "$srun1 SLURM_STEP_NODELIST=dn[" 'SLURM_STEP_NODELIST=dn\['
 named "Open MPI without PMIx" "$ompi" 'nothing says where node 0 is'

@@ -107,38 +107,15 @@ START_TEST(local_sum_is_the_tree)
 }
 END_TEST
 
-/* Each unit has as many lanes as the others, and at least one. */
-START_TEST(lanes_are_cut_for_units)
+/* As many as were asked for, where there are shards, and at least one for each unit. */
+START_TEST(lanes_are_counted)
 {
-    static const struct {
-        int64_t shards, wanted, units, lanes;
-        bool same;
-    } rows[] = {
-        {16, 8, 1, 8, true},
-        {16, 8, 2, 8, true},
-        {16, 8, 8, 8, true},
-        {16, 8, 16, 16, true},
-        {12, 8, 1, 8, true},
-        {12, 8, 2, 8, true},
-        {12, 8, 3, 6, true},
-        {12, 8, 4, 8, true},
-        {6, 8, 1, 6, true},
-        {6, 8, 2, 6, false},
-        {6, 8, 3, 6, true},
-        {4, 1, 1, 1, true},
-        {4, 1, 2, 2, true},
-        {64, 64, 1, 64, true},
-        {1, 8, 1, 1, true},
-        {20, 16, 5, 15, false},
-        {1000000, 1024, 1, 1024, true},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        ck_assert_int_eq(ddp_lanes_count(rows[i].shards, rows[i].wanted, rows[i].units, true),
-                         rows[i].lanes);
-        ck_assert_int_eq(ddp_lanes_same(rows[i].shards, rows[i].lanes, rows[i].units),
-                         rows[i].same);
-    }
-    ck_assert(!ddp_lanes_same(12, 8, 3) && !ddp_lanes_same(16, 8, 16) && !ddp_lanes_same(9, 8, 2));
+    ck_assert_int_eq(ddp_lanes_count(16, 8, 1), 8);
+    ck_assert_int_eq(ddp_lanes_count(12, 8, 3), 8);
+    ck_assert_int_eq(ddp_lanes_count(6, 8, 4), 6);
+    ck_assert_int_eq(ddp_lanes_count(16, 8, 16), 16);
+    ck_assert_int_eq(ddp_lanes_count(4, 1, 2), 2);
+    ck_assert_int_eq(ddp_lanes_count(1000000, 1024, 1), 1024);
     ck_assert_int_eq(ddp_lanes_partials(1), 0);
     ck_assert_int_eq(ddp_lanes_partials(8), 3);
     ck_assert_int_eq(ddp_lanes_partials(5), 3);
@@ -177,8 +154,34 @@ START_TEST(runs_are_even)
     const struct ddp_lanes_room three = ddp_lanes_room(16, 8, 3), one = ddp_lanes_room(16, 8, 1);
     ck_assert(three.roots == 2 && three.partials == 1 && three.exchanged == 5);
     ck_assert(one.roots == 1 && one.partials == 3 && one.exchanged == 1);
-    ck_assert_int_eq(ddp_lanes_count(12, 8, 3, false), 8);
-    ck_assert_int_eq(ddp_lanes_count(2, 8, 3, false), 3);
+}
+END_TEST
+
+/* A unit in the middle has several roots; alone it adds them up from the right. */
+START_TEST(unit_adds_its_roots_up)
+{
+    struct ddp_replica replica = {0};
+    open_setup(1, 21);
+    setup.run = ddp_lanes_run_of(64, 64, 3, 1);
+    ck_assert_int_eq(ddp_replica_open(&replica, &setup, 0, ALL_PARTS, NULL), DDP_OK);
+    ddp_loader *loader = open_loader();
+    ck_assert_int_eq(ddp_replica_run_shards(&replica, loader, NULL, NULL), DDP_OK);
+    ddp_loader_destroy(loader);
+    const int64_t count = replica.flat_count, stride = ddp_lanes_stride(count);
+    float *sum = calloc((size_t)count, sizeof *sum);
+    ck_assert_ptr_nonnull(sum);
+    ck_assert_int_eq(replica.lanes.root_end[4], replica.lanes.run.end);
+    for (int64_t i = 0; i < count; i++) {
+        sum[i] = replica.gradients[4 * stride + i];
+        for (int root = 3; root >= 0; root--)
+            sum[i] = replica.gradients[root * stride + i] + sum[i];
+    }
+    ck_assert_int_eq(ddp_lanes_sum(&replica.lanes, 0, 16), DDP_OK);
+    ck_assert_int_eq(ddp_lanes_sum(&replica.lanes, 16, count), DDP_OK);
+    ck_assert_mem_eq(replica.gradients, sum, (size_t)count * sizeof *sum);
+    free(sum);
+    ddp_replica_close(&replica);
+    close_setup();
 }
 END_TEST
 
@@ -208,8 +211,9 @@ Suite *test_suite(void)
     Suite *suite = suite_create("lanes");
     TCase *tc = test_case(suite, "lanes", 60);
     tcase_add_checked_fixture(tc, open_job, close_job);
-    tcase_add_test(tc, lanes_are_cut_for_units);
+    tcase_add_test(tc, lanes_are_counted);
     tcase_add_test(tc, runs_are_even);
+    tcase_add_test(tc, unit_adds_its_roots_up);
     tcase_add_loop_test(tc, local_sum_is_the_tree, 1, SHARDS + 1);
     tcase_add_loop_test(tc, lanes_end_in_the_same_bits, 1, 13);
     return suite;

@@ -470,6 +470,7 @@ START_TEST(memory_of_workers)
     struct ddp_mode_memory shared = {0}, parts = {0}, all = {0}, gpu = {0};
     struct ddp_mode_traffic traffic;
     open_setup(1, 5);
+    setup.run = ddp_lanes_run_of(32, 32, 4, 0);
     setup.zero = setup.shared_weights = true;
     const size_t flat = (size_t)ddp_graph_flat_count(graph) * sizeof(float);
     ck_assert_int_eq(ddp_mode_plan_memory(&setup, &place, -1, &shared), DDP_OK);

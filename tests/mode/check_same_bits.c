@@ -33,7 +33,8 @@ enum factor {
     FACTORS
 };
 
-/* nodes of so many workers each, 0: a process without a launcher; parts: of the lanes; stages. */
+/* nodes of so many workers each, 0: a process without a launcher; parts: of the lanes, or the most
+ * that there can be; stages. */
 struct value {
     const char *options;
     int nodes, workers, parts, stages;
@@ -65,14 +66,13 @@ static const struct value optimizers[] = {
     {0}};
 static const struct value clips[] = {
     {.options = "--clip-grad-norm 0"}, {.options = "--clip-grad-norm 0.05"}, {0}};
-/* How many parts with equally many lanes there may be, and of one machine: as many as lanes. Epochs
- * of images end in short batches. */
+/* Epochs of images end in short batches. */
 static const struct value shards[] = {
-    {.options = "--global-batch 16", .parts = 8, .workers = 8},
-    {.options = "--global-batch 16 --lanes 2", .parts = 2, .workers = 2},
-    /* 12 shards in 8 lanes */ {.options = "--global-batch 24", .parts = 4, .workers = 8},
-    {.options = "--global-batch 12 --lanes 8", .parts = 6, .workers = 6},
-    {.options = "--batch-size 5 --global-batch 40", .parts = 8, .workers = 8},
+    {.options = "--global-batch 16", .parts = 8},
+    {.options = "--global-batch 16 --lanes 3", .parts = 3},
+    /* 12 shards in 8 lanes */ {.options = "--global-batch 24", .parts = 8},
+    {.options = "--global-batch 12 --lanes 8", .parts = 6},
+    {.options = "--batch-size 5 --global-batch 40", .parts = 8},
     {0}};
 enum { WHOLE_LANES = 1, LANES_END = 3 }; /* of several shards */
 static const struct value local_steps[] = {{.options = ""},
@@ -102,8 +102,9 @@ static const struct value splits[] = {ACCUMULATION,
                                       {"--mode pipeline", 2, 1, 1, 2},
                                       {"--stages 2", 2, 2, 2, 2},
                                       {"--stages 2", 4, 1, 2, 2},
+                                      {"", 3, 1, 3, 1},
+                                      {"--stages 2", 3, 2, 3, 2},
                                       {0}};
-enum { LOCAL_SPLIT = 4, LOCAL_WORKERS = 4 };
 static const struct value updates[] = {{.options = ""}, {.options = "--zero 0"}, {0}};
 static const struct value buckets[] = {{.options = ""}, {.options = "--bucket-mb 0.01"}, {0}};
 static const struct value recomputed[] = {{.options = ""}, {.options = "--recompute"}, {0}};
@@ -119,6 +120,7 @@ static const struct value writers[] = {{.options = ""},
                                        {"--mode dp --replicas 2", 0, 0, 2, 1},
                                        {"--mode pipeline", 1, 2, 1, 2},
                                        {"", 2, 2, 4, 1},
+                                       {"", 3, 1, 3, 1},
                                        {0}};
 
 static const struct value *const factors[FACTORS] = {
@@ -142,15 +144,11 @@ static bool is_ddp(const struct value *how)
 /* Can this way of running compute what is trained? Values below 0 are not chosen yet. */
 static bool fits(const int *row, const struct value *how)
 {
-    const int lanes = row[SHARDS] < 0 ? how->parts : shards[row[SHARDS]].parts;
-    const int each = lanes / how->parts;
-    const bool runs = how->nodes <= 1 && row[LOCAL] <= 0;
     if (how->nodes > 1 && !with_nodes)
         return false;
-    if (runs ? row[SHARDS] >= 0 && how->parts > shards[row[SHARDS]].workers
-             : lanes % how->parts != 0 || (each & (each - 1)) != 0)
+    if (row[SHARDS] >= 0 && how->parts > shards[row[SHARDS]].parts)
         return false;
-    if (row[LOCAL] > 0 && (!is_ddp(how) || how->nodes * how->workers != LOCAL_WORKERS))
+    if (row[LOCAL] > 0 && !is_ddp(how))
         return false;
     /* A head that shares the first stage's weight has a lane for each shard. */
     return !(how->stages > 1 && row[MODEL] == GPT2 && row[SHARDS] >= WHOLE_LANES &&
@@ -164,6 +162,8 @@ static bool possible(const int *row)
                                         (!is_ddp(split) || split->workers * split->nodes < 2))))
         return false;
     if (row[WRITER] > 0 && !fits(row, &writers[row[WRITER]]))
+        return false;
+    if (row[LOCAL] > 0 && split && row[WRITER] > 0 && writers[row[WRITER]].parts != split->parts)
         return false;
     return !(row[LOCAL] > 0 && row[UPDATE] > 0);
 }
@@ -334,8 +334,8 @@ START_TEST(row_has_the_same_bits)
     const int *row = rows[_i];
     const struct value *writer = &writers[row[WRITER]];
     char how[512];
-    run(row, row[LOCAL] > 0 ? &splits[LOCAL_SPLIT] : &splits[0],
-        "--threads 1 --no-eval --save reference");
+    const struct value here = {"", 1, splits[row[SPLIT]].parts, splits[row[SPLIT]].parts, 1};
+    run(row, row[LOCAL] > 0 ? &here : &splits[0], "--threads 1 --no-eval --save reference");
     if (row[WRITER] > 0) {
         run(row, writer,
             "--threads 1 --no-eval --save written --checkpoint checkpoints --checkpoint-every 3 "

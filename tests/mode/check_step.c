@@ -98,7 +98,7 @@ static void open_setup(enum ddp_mode_kind kind, double dropout, bool gradient_no
         .threads = 1,
         .replicas = units,
         .local_shards = SHARDS / units,
-        .run = {SHARDS / units, SHARDS / units, 0, SHARDS / units},
+        .run = ddp_lanes_run_of(SHARDS, SHARDS, units, 0),
         .global_shards = SHARDS,
         .weights = weights,
         .seed = 3,

@@ -159,7 +159,7 @@ static void open_setup(int units, int64_t local_shards)
                      DDP_OK);
     ck_assert_int_eq(ddp_graph_init_parameters(graph, &rng, weights, frozen.values), DDP_OK);
     ck_assert_int_eq(ddp_frozen_host_complete(&frozen, graph, 1), DDP_OK);
-    const int64_t own_lanes = lanes ? lanes / units : local_shards;
+    const int64_t shards = units * local_shards;
     setup = (struct ddp_mode_setup){
         .graph = graph,
         .tail_graph = tail_graph,
@@ -171,8 +171,8 @@ static void open_setup(int units, int64_t local_shards)
         .threads = 1,
         .replicas = units,
         .local_shards = local_shards,
-        .run = {local_shards, own_lanes, 0, own_lanes},
-        .global_shards = units * local_shards,
+        .run = ddp_lanes_run_of(shards, lanes ? lanes : shards, units, 0),
+        .global_shards = shards,
         .weights = weights,
         .frozen = &frozen,
         .optimizer = updates[update].optimizer,

@@ -112,9 +112,9 @@ refused 'too few for [0-9]+ stages' "$trainer" $mlp --stages 20
 refused '--cut nothing: no operation reads a parameter of a layer nothing' "$trainer" $mlp --cut nothing
 refused '--cut fc3,fc2: fc2 is not behind' "$trainer" $mlp --cut fc3,fc2
 refused '--cut fc2: 1 names for 3 stages' "$trainer" $mlp --cut fc2 --stages 3
-refused 'share wte.weight, .* 12 shards needs a lane, .* 8: use --lanes 16' "$ddprun" -n 2 trainer $gpt2 --no-eval --global-batch 12 --stages 2
+refused 'share wte.weight, .* 12 shards needs a lane, .* 8: use --lanes 12' "$ddprun" -n 2 trainer $gpt2 --no-eval --global-batch 12 --stages 2
 expect "with 8 lanes" 0 '' "$trainer" $gpt2 --no-eval --schedule constant --global-batch 12 --steps 1 --checkpoint "$work/lanes"
-refused 'the checkpoint has 8: resume in another mode, or .* --lanes 16' "$ddprun" -n 2 trainer $gpt2 --no-eval --schedule constant --global-batch 12 --stages 2 \
+refused 'the checkpoint has 8: resume in another mode, or .* --lanes 12' "$ddprun" -n 2 trainer $gpt2 --no-eval --schedule constant --global-batch 12 --stages 2 \
     --resume-from "$work/lanes"
 expect "fewer shards than stages" 0 'note: 2 shards cannot keep 3 stages busy: each waits for 50 % of the time' "$trainer" $mlp --stages 3 \
     --global-batch 8

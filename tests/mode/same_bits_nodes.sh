@@ -17,6 +17,7 @@ same "mlp: 2 x 2" nodes 2 2 "$trainer" $mlp $few --steps 5 --bucket-mb 0.01
 jumps() { LD_PRELOAD=$top/.libs/libchaos_faults.so CHAOS_CLOCK=7200 nodes "$@"; }
 same "mlp: 2 x 2, the time of day jumps" jumps 2 2 "$trainer" $mlp $few --steps 5 --log "$work/jumps.json"
 same "mlp: 2 x 2, replicas" nodes 2 2 "$trainer" $mlp $few --steps 5 --zero 0
+same "mlp: 3 x 1" nodes 3 1 "$trainer" $mlp $few --steps 5
 same "mlp: 2 x 4" nodes 2 4 "$trainer" $mlp $few --steps 5
 for FROZEN in f32 bf16; do
     export FROZEN
@@ -47,7 +48,7 @@ same "pipeline: 4 x 1, 2 stages" nodes 4 1 "$@" --stages 2
 first=
 few="${few%--quiet*}--schedule constant --quiet"
 same "resumed: without interruption" "$trainer" $mlp $few --steps 6
-for shapes in "2 2 4 1" "1 4 2 2"; do
+for shapes in "2 2 3 1" "1 3 2 2"; do
     set -- $shapes
     rm -rf "$work/checkpoints"
     count=$((count + 1))

@@ -200,7 +200,7 @@ if [ -z "${DDP_SANITIZE:-}" ]; then
         sh -c 'ulimit -v 800000; exec "$@"' sh $t --data "$work/good" --hidden 9000,9000 \
         --threads 1 --epochs 1
     expect "memory for replicas" 5 'error: out of memory' \
-        sh -c 'ulimit -v 600000; exec "$@"' sh $t --data "$work/good" --mode dp --replicas 40 \
+        sh -c 'ulimit -v 600000; exec "$@"' sh $t --data "$work/good" --mode dp --replicas 40 --lanes 40 \
         --hidden 2000,2000 --threads 1 --epochs 1
 fi
 

@@ -27,7 +27,7 @@ START_TEST(all_nodes_join)
     join_all(count);
     for (int i = 0; i < count; i++) {
         const struct link *link = nodes[i].link;
-        ck_assert_int_eq(link_meeting(link)->worker_port, 4711);
+        ck_assert_int_eq(link_meeting(link)->round.worker_port, 4711);
         ck_assert_str_eq(link_meeting(link)->address, "127.0.0.1");
         ck_assert_str_eq(link_meeting(link)->interface, "lo");
         for (int k = 0; k < count; k++) {
@@ -371,6 +371,99 @@ START_TEST(joining_can_be_interrupted)
 }
 END_TEST
 
+/* Node 0 looks until so many nodes wait. */
+static void await_waiting(int count)
+{
+    struct link_message message;
+    for (int tries = 0; link_waiting(nodes[0].link, 0) != count && tries < 1000; tries++)
+        ck_assert(!wait_message(nodes[0].link, &message, 10));
+    ck_assert_int_eq(link_waiting(nodes[0].link, 0), count);
+}
+
+static void is_member(const struct link *link, int node, const char *const hosts[], int count)
+{
+    ck_assert_int_eq(link_node(link), node);
+    ck_assert_int_eq(link_count(link), count);
+    for (int i = 0; i < count; i++)
+        ck_assert_str_eq(link_node_name(link, i), hosts[i]);
+}
+
+/* One waits at the door while the others work, and takes the place of one that leaves. */
+START_TEST(members_change)
+{
+    static const char *const before[] = {"host0", "host1", "host2"}, *const after[] = {
+                                                                         "host0", "host2", "host3"};
+    const struct link_round round = {.worker_port = 4712, .restart = 5, .failures = 2};
+    const struct link_step step = {0, 7, 0};
+    struct link_message message;
+    make_nodes(4);
+    for (int i = 0; i < 4; i++) {
+        nodes[i].setup.least_nodes = 2;
+        nodes[i].setup.node_count = 3;
+    }
+    nodes[3].setup.node = 2; /* its wish */
+    join_all(3);
+    for (int i = 0; i < 3; i++)
+        is_member(nodes[i].link, i, before, 3);
+    start_node(3);
+    await_waiting(1);
+    link_close(nodes[1].link);
+    nodes[1].link = NULL;
+    expect_kind(nodes[0].link, &message, LINK_LEFT);
+    ck_assert_int_eq(message.node, 1);
+    link_form(nodes[0].link, 3, INT64_C(600000000000), &round); /* it has not waited so long */
+    expect_kind(nodes[2].link, &message, LINK_FORMED);
+    is_member(nodes[2].link, 1, after, 2);
+    link_form(nodes[0].link, 3, 0, &round);
+    pthread_join(nodes[3].thread, NULL);
+    ck_assert_msg(nodes[3].status == DDP_OK, "%s", nodes[3].error);
+    expect_kind(nodes[2].link, &message, LINK_FORMED);
+    is_member(nodes[0].link, 0, after, 3);
+    is_member(nodes[2].link, 1, after, 3);
+    is_member(nodes[3].link, 2, after, 3);
+    ck_assert_mem_eq(&link_meeting(nodes[3].link)->round, &round, sizeof round);
+    /* Messages find their way by the new numbers. */
+    link_send_to(nodes[0].link, 2, LINK_STOP, &step, sizeof step);
+    expect_kind(nodes[3].link, &message, LINK_STOP);
+    link_send(nodes[2].link, 1, LINK_DONE, &step, sizeof step);
+    expect_kind(nodes[0].link, &message, LINK_DONE);
+    ck_assert_int_eq(message.node, 1);
+    close_nodes(4);
+}
+END_TEST
+
+/* It is turned away with the difference; the others do without it. */
+START_TEST(a_node_that_does_not_fit)
+{
+    static const struct {
+        int nproc, least, most;
+        const char *command, *says;
+    } rows[] = {{3, 2, 3, "a b", "has 3 workers, node 0 (host0) has 2"},
+                {2, 1, 3, "a b", "was told of at least 1 nodes, node 0 (host0) of 2"},
+                {2, 2, 4, "a b", "was told of 4 nodes, node 0 (host0) of 3"},
+                {2, 2, 3, "a bc", "runs: bc, where node 0 runs: b;"}};
+    struct link_message message;
+    make_nodes(3);
+    for (int i = 0; i < 3; i++) {
+        nodes[i].setup.least_nodes = 2;
+        nodes[i].setup.node_count = 3;
+        nodes[i].setup.command = "a b";
+    }
+    join_nodes(0, 1);
+    nodes[2].setup.nproc = rows[_i].nproc;
+    nodes[2].setup.least_nodes = rows[_i].least;
+    nodes[2].setup.node_count = rows[_i].most;
+    nodes[2].setup.command = rows[_i].command;
+    start_node(2);
+    while (pthread_tryjoin_np(nodes[2].thread, NULL) != 0)
+        ck_assert(!wait_message(nodes[0].link, &message, 10));
+    expect_error(2, DDP_ERR_MISMATCH, rows[_i].says);
+    ck_assert_int_eq(link_waiting(nodes[0].link, 0), 0);
+    ck_assert(link_node_alive(nodes[0].link, 1));
+    close_nodes(3);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("link");
@@ -387,6 +480,9 @@ Suite *test_suite(void)
     tcase_add_test(tc, status_travels_with_pings);
     tcase_add_test(tc, a_flood_keeps_its_order);
     tcase_add_test(tc, a_queue_has_an_end);
+    tc = test_case(suite, "members", 30);
+    tcase_add_test(tc, members_change);
+    tcase_add_loop_test(tc, a_node_that_does_not_fit, 0, 4);
     tc = test_case(suite, "losses", 30);
     tcase_add_test(tc, a_killed_node_is_lost);
     tcase_add_test(tc, a_stopped_node_is_lost);

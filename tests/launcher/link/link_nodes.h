@@ -80,6 +80,7 @@ static inline void make_nodes(int count)
             .port = port,
             .port_count = 1,
             .worker_port = 4711,
+            .command = "",
             .node_timeout = 10,
             .interrupt_fd = -1,
             .proof = &node->proof,

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which nodes are members of the job: formed by node 0 when all have come, and in an elastic job
+ * again between two attempts. */
+#include "config.h"
+
+#include "core/clock.h"
+#include "launcher/link/peers.h"
+
+#include <string.h>
+
+int link_count(const struct link *link)
+{
+    return link->count;
+}
+
+int link_node(const struct link *link)
+{
+    return link->node;
+}
+
+/* Is a node there that can be a member: is one, or has waited for so long? */
+static bool can_join(const struct link *link, int i, int64_t waited_ns)
+{
+    const struct peer *peer = &link->peers[i];
+    return peer->connection.fd >= 0 &&
+           (i < link->count || ddp_clock_ns() - peer->since_ns >= waited_ns);
+}
+
+int link_waiting(const struct link *link, int64_t waited_ns)
+{
+    int waiting = 0;
+    for (int i = link->count; i < link->room; i++)
+        waiting += can_join(link, i, waited_ns);
+    return waiting;
+}
+
+static void welcome(struct link *link, int node)
+{
+    struct peer *peer = &link->peers[node];
+    const struct link_round *round = &link->meeting.round;
+    const struct welcome welcome = {.node = (uint32_t)node,
+                                    .node_count = (uint32_t)link->count,
+                                    .worker_port = (uint32_t)round->worker_port,
+                                    .restart = (uint32_t)round->restart,
+                                    .failures = (uint32_t)round->failures};
+    char names[FRAME_NAMES_MAX];
+    size_t used = 0;
+    for (int k = 0; k < link->count; k++) {
+        const size_t bytes = strlen(link->peers[k].name) + 1;
+        if (used + bytes > sizeof names) {
+            peer_put(link, peer, FRAME_NAMES, names, used);
+            used = 0;
+        }
+        memcpy(names + used, link->peers[k].name, bytes);
+        used += bytes;
+    }
+    peer_put(link, peer, FRAME_NAMES, names, used);
+    peer_put(link, peer, FRAME_WELCOME, &welcome, sizeof welcome);
+    peer->connection.phase = PHASE_RUNNING;
+}
+
+void link_form(struct link *link, int most, int64_t waited_ns, const struct link_round *round)
+{
+    int count = 1;
+    for (int i = 1; i < link->room && count < most; i++)
+        if (can_join(link, i, waited_ns))
+            peer_move(link, &link->peers[i], &link->peers[count++]);
+    link->count = count;
+    link->meeting.round = *round;
+    for (int i = 1; i < count; i++)
+        welcome(link, i);
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Nodes that come and go (--nnodes MIN:MAX). Node 0 decides, and changes the members only between
+ * two attempts: a node that is lost ends the attempt at once; for one that waits at the door the
+ * workers are asked to end. Then the nodes that are there are numbered anew. */
+#include "config.h"
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "launcher/cluster_state.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SOON_NS       INT64_C(60000000000) /* a node that is lost before has come for nothing */
+#define MOST_DOUBLING 6                    /* of the seconds that nodes wait then */
+#define SILENT_NS     INT64_C(1500000000)  /* a sign of life is overdue */
+
+static const char *plural(int count)
+{
+    return count == 1 ? "" : "s";
+}
+
+void members_take_part(struct job *job)
+{
+    struct cluster *cluster = job->cluster;
+    const struct link_meeting *meeting = link_meeting(cluster->link);
+    cluster->node = link_node(cluster->link);
+    cluster->count = link_count(cluster->link);
+    cluster->restart_port = (uint32_t)meeting->round.worker_port;
+    cluster->elastic.since_ns = ddp_clock_ns();
+    launch_plan_take_part(job->plan, cluster->node, cluster->count);
+    if (cluster->elastic.on)
+        ddp_log(DDP_LOG_INFO, "%d node%s, of which this is number %d", cluster->count,
+                plural(cluster->count), cluster->node);
+}
+
+/* Members with which there is a connection, ourselves included. */
+static int count_alive(const struct cluster *cluster)
+{
+    int alive = 0;
+    for (int n = 0; n < cluster->count; n++)
+        alive += link_node_alive(cluster->link, n);
+    return alive;
+}
+
+/* --- losses ----------------------------------------------------------------------------------- */
+
+/* A node that comes and is lost again and again costs the others their work: it waits longer each
+ * time. */
+static void hold_back(struct elastic *elastic)
+{
+    if (ddp_clock_ns() - elastic->since_ns > SOON_NS)
+        elastic->losses_in_a_row = elastic->hold_ns = 0;
+    const int before = elastic->losses_in_a_row++;
+    if (before == 0)
+        return;
+    const int seconds = 1 << (before < MOST_DOUBLING ? before : MOST_DOUBLING);
+    elastic->hold_ns = seconds * INT64_C(1000000000);
+    ddp_log(DDP_LOG_INFO, "nodes come and are lost: one that comes now has to wait %d s", seconds);
+}
+
+bool members_lost(struct job *job, int node, const char *why, struct link_text *end)
+{
+    const struct cluster *cluster = job->cluster;
+    struct elastic *elastic = &job->cluster->elastic;
+    const int left = count_alive(cluster) + link_waiting(cluster->link, 0);
+    *end = (struct link_text){.exit_code = EXIT_LAUNCHER,
+                              .node = node,
+                              .rank = -1,
+                              .sure = CERTAIN,
+                              .flags = END_MEMBERS};
+    hold_back(elastic);
+    if (!cluster->open || cluster->ended) { /* the next members are formed without it */
+        ddp_log(DDP_LOG_ERROR, "%s", why);
+        return false;
+    }
+    if (job->interrupted)
+        snprintf(end->text, sizeof end->text, "%s; ending all nodes", why);
+    else if (left < elastic->least)
+        snprintf(end->text, sizeof end->text, "%s; %d node%s left, of at least %d", why, left,
+                 left == 1 ? " is" : "s are", elastic->least);
+    else
+        snprintf(end->text, sizeof end->text, "%s; going on without it", why);
+    return true;
+}
+
+bool members_doubtful(const struct job *job)
+{
+    const struct cluster *cluster = job->cluster;
+    const int64_t now = ddp_clock_ns();
+    for (int n = 1; cluster->elastic.on && n < cluster->count; n++)
+        if (link_node_alive(cluster->link, n) && now - link_heard_ns(cluster->link, n) > SILENT_NS)
+            return true;
+    return false;
+}
+
+/* --- arrivals --------------------------------------------------------------------------------- */
+
+/* Does all run, so that it can be stopped? What is about to end is left alone. */
+static bool runs(const struct job *job)
+{
+    const struct cluster *cluster = job->cluster;
+    for (int n = 0; n < cluster->count; n++)
+        if (cluster->nodes[n].done)
+            return false;
+    return cluster->open && !cluster->ended && !cluster->suspected && !job->stop_request &&
+           !job->held_signal && job->state == RUNNING && job->running == job->plan->nproc;
+}
+
+bool members_wait(struct job *job)
+{
+    const struct cluster *cluster = job->cluster;
+    struct elastic *elastic = &job->cluster->elastic;
+    if (!elastic->on || cluster->node > 0 || elastic->changing || cluster->count >= elastic->most ||
+        !runs(job))
+        return false;
+    const int waiting = link_waiting(cluster->link, elastic->hold_ns);
+    if (waiting == 0)
+        return false;
+    elastic->changing = true;
+    ddp_log(DDP_LOG_INFO, "%d node%s come: ending all workers, to start them again with more",
+            waiting, waiting == 1 ? " has" : "s have");
+    return true;
+}
+
+bool members_end(const struct job *job, const struct link_text *end)
+{
+    return job->cluster->elastic.changing && !job->stop_request && end->sure == PREEMPTED;
+}
+
+/* --- the next members ------------------------------------------------------------------------- */
+
+static void note_period(struct elastic *elastic, int count)
+{
+    const size_t used = strlen(elastic->history);
+    const double seconds = (double)(ddp_clock_ns() - elastic->since_ns) * 1e-9;
+    snprintf(elastic->history + used, sizeof elastic->history - used, "%s%d node%s for %.1f s",
+             used ? ", " : "", count, plural(count), seconds);
+}
+
+/* Fewer nodes than the least are there. */
+static void wait_for_more(struct job *job, int nodes, struct link_text *end)
+{
+    struct elastic *elastic = &job->cluster->elastic;
+    const double seconds = job->plan->settings->node_timeout_seconds;
+    if (elastic->wait_end_ns == 0) {
+        elastic->wait_end_ns = ddp_clock_ns() + (int64_t)(seconds * 1e9);
+        ddp_log(DDP_LOG_INFO, "%d of at least %d nodes %s there: waiting up to %g s for more",
+                nodes, elastic->least, nodes == 1 ? "is" : "are", seconds);
+    } else if (ddp_deadline_passed(elastic->wait_end_ns)) {
+        end->exit_code = EXIT_LAUNCHER;
+        snprintf(end->text, sizeof end->text,
+                 "only %d of at least %d nodes %s there, and no other has come within %g s; ending "
+                 "the job",
+                 nodes, elastic->least, nodes == 1 ? "is" : "are", seconds);
+    }
+}
+
+bool members_form(struct job *job, struct link_text *end)
+{
+    struct cluster *cluster = job->cluster;
+    struct elastic *elastic = &cluster->elastic;
+    *end = (struct link_text){.rank = -1, .sure = CERTAIN};
+    for (int n = 1; n < cluster->count; n++)
+        if (link_node_alive(cluster->link, n) && !cluster->nodes[n].ready)
+            return false;
+    const int left = count_alive(cluster);
+    const int64_t hold_ns = left < elastic->least ? 0 : elastic->hold_ns;
+    const int there = left + link_waiting(cluster->link, hold_ns);
+    const int nodes = there < elastic->most ? there : elastic->most;
+    if (cluster->ended)
+        return false;
+    if (nodes < elastic->least) {
+        wait_for_more(job, nodes, end);
+        return false;
+    }
+    note_period(elastic, cluster->count);
+    elastic->changes++;
+    elastic->wait_end_ns = 0;
+    elastic->changing = false;
+    link_form(cluster->link, nodes, hold_ns,
+              &(struct link_round){launch_plan_free_port(), job->plan->restart + 1,
+                                   job->plan->failures + !job->members_change});
+    members_take_part(job);
+    return true;
+}
+
+void members_report(const struct job *job)
+{
+    struct elastic *elastic = &job->cluster->elastic;
+    if (job->cluster->node > 0 || elastic->changes == 0)
+        return;
+    note_period(elastic, job->cluster->count);
+    ddp_log(DDP_LOG_INFO, "%s", elastic->history);
+}

@@ -1,0 +1,170 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# ddprun --nnodes MIN:MAX: hosts that die, whose cables are cut, that come while the job runs, that do not fit, and what the
+# workers are told; a training that loses and gains hosts ends in the weights of one that was left alone.
+# shellcheck disable=SC2016  # the workers' shells expand the variables
+. "${srcdir:-.}/tests/lib/cli.inc"
+. "$here/tests/launcher/cluster/hosts.inc"
+hosts_up 4
+DDPRUN_KEY=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
+export DDPRUN_KEY
+export DDP_PLUGIN_PATH="${DDP_PLUGIN_PATH:-$top/.libs}"
+nodes=2:3 port=29400
+
+# node HOST ARGUMENT...: a ddprun there, in the background; that on host 0 is node 0
+node() {
+    on_host=$1
+    shift
+    rm -f "$work/ended.$on_host"
+    rank=
+    [ "$on_host" -ne 0 ] || rank="--node-rank 0"
+    {
+        timeout -k 5 $((120 * patience)) "$on" "$(host "$on_host")" "$ddprun" --nnodes $nodes $rank \
+            --master-addr 10.77.0.10 --master-port $port -n 1 "$@" >"$work/node.$on_host" 2>&1
+        echo "$?" >"$work/ended.$on_host"
+    } &
+}
+
+# A worker says what it is told, and lasts until $work/over is there.
+worker=$work/worker
+cat >"$worker" <<'END_OF_WORKER'
+#!/bin/sh
+echo "$TORCHELASTIC_RESTART_COUNT $RANK/$WORLD_SIZE $GROUP_RANK/$GROUP_WORLD_SIZE $(hostname)" >>"${0%worker}told"
+while [ ! -e "${0%worker}over" ]; do sleep 0.02; done
+exit "$(cat "${0%worker}over")"
+END_OF_WORKER
+chmod +x "$worker"
+
+# attempt NAME NUMBER HOST...: that start of the workers is on these hosts, in this order
+attempt() {
+    count=$((count + 1))
+    attempt_name=$1 number=$2
+    shift 2
+    rank=0
+    : >"$work/wanted"
+    for one in "$@"; do
+        echo "$number $rank/$# $rank/$# $(host "$one")" >>"$work/wanted"
+        rank=$((rank + 1))
+    done
+    until_true told_so || {
+        fail "$attempt_name: workers were told:"
+        cat "$work/told"
+        tail -n 5 "$work"/node.?
+        finish # nothing that follows can be right
+    }
+}
+told_so() {
+    grep "^$number " "$work/told" 2>/dev/null | sort | cmp -s - "$work/wanted"
+}
+
+# ended NAME HOST CODE PATTERN: that ddprun
+ended() {
+    count=$((count + 1))
+    until_true test -s "$work/ended.$2" || { fail "$1: host $2 does not end"; tail -n 5 "$work/node.$2"; return; }
+    code=$(cat "$work/ended.$2")
+    if [ "$code" -ne "$3" ] || { [ -n "$4" ] && ! grep -qE -- "$4" "$work/node.$2"; }; then
+        fail "$1: host $2: exit code $code, expected $3${4:+, and a line with: $4}"
+        sed 's/^/    /' "$work/node.$2" | head -n 10
+    fi
+}
+
+# all_end CODE HOST...: the workers end with it, and their ddpruns
+all_end() {
+    code_wanted=$1
+    shift
+    echo "$code_wanted" >"$work/over.new" && mv "$work/over.new" "$work/over"
+    for one in "$@"; do ended "$what" "$one" "$code_wanted" ''; done
+    hosts_empty "$what"
+    rm -f "$work/over" "$work/told"
+    port=$((port + 1))
+}
+
+what="one comes, one dies, another comes"
+for one in 0 1; do node $one "$worker"; done
+attempt "$what" 0 0 1
+node 2 "$worker"
+attempt "$what" 1 0 1 2
+kill_host 1
+attempt "$what" 2 0 2
+grep -q "node 1 ($(host 1)) is lost: its ddprun has ended without a word; going on without it" "$work/node.2" ||
+    fail "$what: host 2 says: $(cat "$work/node.2")"
+node 3 "$worker"
+attempt "$what" 3 0 2 3
+
+what="as many as there may be"
+until_true test -s "$work/ended.1"
+node 1 "$worker"
+sleep 2.5  # time: so long those that come have to wait soon
+cut_host 2 # the one that waits takes its place, behind the others
+attempt "$what" 4 0 3 1
+ended "$what" 2 125 "node 0 \($(host 0)\) is lost"
+restore_host 2
+grep -q 'one that comes now has to wait 2 s' "$work/node.0" || fail "$what: nobody is held back: $(cat "$work/node.0")"
+
+what="who does not belong"
+node 2 -n 2 "$worker"
+ended "$what" 2 125 'has 2 workers, node 0 \(.*\) has 1: give the same --nproc'
+node 2 "$worker" -x
+ended "$what" 2 125 'runs: .*worker -x, where node 0 runs: .*worker; give the same program'
+nodes=2:4
+node 2 "$worker"
+ended "$what" 2 125 'was told of 4 nodes, node 0 \(.*\) of 3'
+nodes=2:3
+(
+    DDPRUN_KEY=another-key-of-somebody-else
+    node 2 --node-timeout 2 "$worker"
+    ended "$what" 2 125 'it has another key|another key'
+)
+[ "$(grep -c 'refused a node; the job does without it' "$work/node.0")" -eq 3 ] || fail "$what: $(cat "$work/node.0")"
+attempt "$what" 4 0 3 1
+all_end 0 0 1 3
+grep -qE '^ddprun: 2 nodes for [0-9.]+ s, 3 nodes for [0-9.]+ s, 2 nodes for [0-9.]+ s, 3 nodes for [0-9.]+ s, 3 nodes for' "$work/node.0" ||
+    fail "$what: no summary: $(cat "$work/node.0")"
+
+what="too few are left"
+for one in 0 1; do node $one --node-timeout 20 --max-restarts 1 "$worker"; done
+attempt "$what" 0 0 1
+kill_host 1
+until_true grep -q '1 of at least 2 nodes is there: waiting' "$work/node.0" || fail "$what: $(cat "$work/node.0")"
+node 2 --node-timeout 20 --max-restarts 1 "$worker"
+attempt "$what" 1 0 2
+echo 7 >"$work/over" # a failure counts: the one restart that there may be
+until_true grep -q 'restarting all workers (1 of 1)' "$work/node.0" || fail "$what: no restart: $(cat "$work/node.0")"
+all_end 7 0 2
+
+what="nobody comes"
+for one in 0 1; do node $one --node-timeout 2 "$worker"; done
+attempt "$what" 0 0 1
+kill_host 1
+ended "$what" 0 125 'only 1 of at least 2 nodes is there, and no other has come within 2 s'
+hosts_empty "$what"
+rm -f "$work/told"
+port=$((port + 1))
+
+what="node 0 dies"
+for one in 0 1; do node $one "$worker"; done
+attempt "$what" 0 0 1
+kill_host 0
+ended "$what" 1 125 "node 0 \($(host 0)\) is lost"
+hosts_empty "$what"
+rm -f "$work/told"
+port=$((port + 1))
+
+# Not a bit changes: two hosts, one, two again. The training is as slow as it must be for that.
+what=training nodes=1:2
+set -- "$trainer" --model article --data-size 700 --shuffle --batch-size 8 --global-batch 32 --lr 1e-6 --threads 1 --no-eval \
+    --steps 6000 --quiet
+expect "$what, alone" 0 '' "$@" --save "$work/alone"
+set -- "$@" --checkpoint "$work/kept" --checkpoint-every 500 --resume --save "$work/weights" --log "$work/log"
+export DDP_FAULTS=slow:rank=0,ms=5 # in the first attempt only
+node 0 "$@"
+node 1 "$@"
+until_true test -e "$work/kept/step-00000500" || fail "$what: no checkpoint: $(cat "$work/node.0")"
+kill_host 1
+until_true test -e "$work/kept/step-00001000" || fail "$what: does not go on: $(cat "$work/node.0")"
+node 1 "$@"
+ended "$what" 0 0 'going on without it'
+ended "$what" 1 0 ''
+grep -qs 'stopped on request' "$work/log" || fail "$what: was not stopped after a step: $(grep event "$work/log")"
+cmp "$work/alone" "$work/weights" || fail "$what: other weights"
+finish

@@ -58,6 +58,7 @@
 
 DDP_KERNELS(DDP_KERNEL_STRUCT)
 struct ddp_add_layer_norm_forward;
+struct ddp_preference;
 struct ddp_reduce;
 
 /* The stream is the device's own: on the CPU a ddp_pool, or NULL for the calling thread alone. */
@@ -72,6 +73,9 @@ struct ddp_kernels {
     DDP_KERNELS(DDP_KERNEL_MEMBER)
     /* a + b and the norm of its rows in one pass; NULL: none, add and layer_norm_forward do it */
     DDP_KERNEL_MEMBER(add_layer_norm_forward)
+    /* losses of preferences: which labels they take, and the losses; NULL: there are none */
+    enum ddp_status (*preference_targets)(const struct ddp_preference *args, void *stream);
+    DDP_KERNEL_MEMBER(preference)
     /* the ordered reduction on device memory; NULL where the host reaches it, with ddp_reduce() */
     DDP_KERNEL_MEMBER(reduce)
 };

@@ -23,6 +23,7 @@
 #include "kernels/mse.h"
 #include "kernels/norm.h"
 #include "kernels/pool2d.h"
+#include "kernels/preference.h"
 #include "kernels/relu.h"
 #include "kernels/rotary.h"
 #include "kernels/sgd.h"
@@ -42,5 +43,8 @@ enum ddp_status ddp_check_dtype(const char *operation, enum ddp_dtype dtype)
 
 #define ENTRY(operation) .operation = ddp_##operation,
 
-const struct ddp_kernels ddp_kernels_cpu = {
-    .name = "cpu", .reads_bf16_weights = true, DDP_KERNELS(ENTRY)};
+const struct ddp_kernels ddp_kernels_cpu = {.name = "cpu",
+                                            .reads_bf16_weights = true,
+                                            .preference_targets = ddp_preference_targets,
+                                            .preference = ddp_preference,
+                                            DDP_KERNELS(ENTRY)};

@@ -104,6 +104,8 @@ static double rows_block(const struct pass *pass, int64_t begin, int64_t end)
             args->predictions[row] = first_equal(x, n, max);
         if (d)
             memset(d + n, 0, (size_t)(stride - n) * sizeof *d);
+        if (args->row_losses)
+            args->row_losses[row] = 0;
         if (label == DDP_LABEL_NONE) {
             if (d)
                 memset(d, 0, (size_t)n * sizeof *d);
@@ -111,11 +113,15 @@ static double rows_block(const struct pass *pass, int64_t begin, int64_t end)
         }
         const float own = x[label]; /* d may be x */
         float sum = row_exp(x, d, n, max);
-        loss += ddp_math_log((double)sum) - ((double)own - (double)max);
+        const double own_loss = ddp_math_log((double)sum) - ((double)own - (double)max);
+        loss += own_loss;
+        if (args->row_losses)
+            args->row_losses[row] = (float)own_loss;
         if (d) {
+            const float factor = args->row_weights ? args->row_weights[row] * mean : mean;
             float right = d[label] / sum - 1.0f;
-            row_scale(d, n, mean / sum);
-            d[label] = right * mean;
+            row_scale(d, n, factor / sum);
+            d[label] = right * factor;
         }
     }
     return loss;

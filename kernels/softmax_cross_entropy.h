@@ -27,6 +27,9 @@ struct ddp_softmax_cross_entropy {
     int64_t first_row;     /* the number of row 0 in errors: in a chunk, rows come before it */
     void *dlogits;         /* (B,V) out: gradient of loss; may equal logits; NULL: not needed */
     int32_t *predictions;  /* (B) out: the first class with the largest logit; NULL: not needed */
+    /* On the CPU alone: */
+    float *row_losses; /* (B) out: -log softmax(logits)[label], 0 of NONE; NULL: not needed */
+    const float *row_weights; /* (B) factors of the rows' gradients; NULL: 1 */
 };
 
 /* All but the labels themselves, which may be on a device. */

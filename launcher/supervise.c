@@ -64,7 +64,8 @@ static enum ddp_status open_job(struct job *job)
     if (job->plan->runs_python)
         python_open(&job->plan->python, job->plan->nproc);
     enum ddp_status status = signals_open(job);
-    if (status == DDP_OK && job->plan->settings->max_restarts > 0)
+    if (status == DDP_OK &&
+        (job->plan->settings->max_restarts > 0 || place_is_elastic(job->plan->place)))
         status = ddp_board_create_copy(&job->plan->copy_fd);
     if (status == DDP_OK)
         status = cluster_open(job);

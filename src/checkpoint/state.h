@@ -20,6 +20,11 @@
 #define DDP_CHECKPOINT_SHARDS "shards"
 #define DDP_CHECKPOINT_BATCH  "batch size"
 
+/* Of facts that are not compared like the others. */
+#define DDP_CHECKPOINT_LANES     "lanes"
+#define DDP_CHECKPOINT_FROZEN    "frozen parameters"
+#define DDP_CHECKPOINT_REFERENCE "weights of the reference"
+
 /* Nothing here depends on the number of workers. */
 struct ddp_checkpoint_cursor {
     uint64_t seed;

@@ -48,6 +48,13 @@ extern const char *const ddp_packing_names[]; /* ends in NULL */
 enum ddp_long_kind { DDP_LONG_CUT, DDP_LONG_DROP, DDP_LONG_REFUSE };
 extern const char *const ddp_long_names[]; /* ends in NULL */
 
+/* Lines of preferences instead of examples. */
+enum ddp_preferences_kind {
+    DDP_PREFERENCES_NONE,
+    DDP_PREFERENCES_PAIRS, /* chosen and rejected */
+    DDP_PREFERENCES_RATED, /* answers one by one */
+};
+
 /* Called now and then while texts are encoded, or another process does it: a sign of life, and
  * whether to go on.
  *   share  done, from 0 to 1; negative: another process works */
@@ -76,6 +83,8 @@ struct ddp_dataset_options {
     const char *chat;                      /* the name of a template; NULL: the tokenizer's own */
     enum ddp_packing_kind packing;
     enum ddp_long_kind long_samples;
+    enum ddp_preferences_kind preferences;
+    int64_t group; /* rated answers: so many in a row are compared with each other */
     struct ddp_dataset_watch watch;
     int64_t data_size;                 /* article: samples, and numbers of each */
     uint64_t seed;                     /* article: of the generator that draws them */
@@ -127,6 +136,8 @@ struct ddp_dataset_ops {
                             void *x, int32_t *labels);
     /* See ddp_dataset_sample_name(); NULL: samples have no names. */
     const char *(*sample_name)(const ddp_dataset *dataset, int64_t index);
+    /* See ddp_dataset_references(); NULL: there are none. */
+    float *(*references)(const ddp_dataset *dataset, int64_t sample, int64_t *count);
     /* Cuts the last part off, as ddp_split() does a random one, where samples follow one another.
      * NULL: they do not. */
     enum ddp_status (*cut)(ddp_dataset *train, ddp_dataset **test, double amount);
@@ -206,6 +217,13 @@ enum ddp_status ddp_dataset_read(const ddp_dataset *dataset, const int64_t *indi
 /* What a sample is called: its file, relative to info.path. NULL: samples of this source have no
  * names. */
 const char *ddp_dataset_sample_name(const ddp_dataset *dataset, int64_t index);
+
+/* Preferences: what the reference says of a sample's sequences, in their order, to be filled in
+ * before samples are read: the log-probabilities of their answers; 0 at first.
+ *   sample       negative: of all, split or not
+ *   count [out]  of them
+ * NULL: the data are no preferences. */
+float *ddp_dataset_references(const ddp_dataset *dataset, int64_t sample, int64_t *count);
 
 /* A hash of some samples, spread over the whole set, with their labels: it differs for other
  * data, and does not depend on the files. DDP_ERR_MEMORY, and as ddp_dataset_read(). */

@@ -94,3 +94,8 @@ enum ddp_status ddp_dataset_fingerprint(const ddp_dataset *dataset, uint64_t *fi
     free(sample);
     return status;
 }
+
+float *ddp_dataset_references(const ddp_dataset *dataset, int64_t sample, int64_t *count)
+{
+    return dataset->ops->references ? dataset->ops->references(dataset, sample, count) : NULL;
+}

@@ -11,6 +11,7 @@
 #include "core/pool.h"
 #include "core/text.h"
 #include "core/thread.h"
+#include "data/encode_answers.h"
 #include "data/line_reader.h"
 #include "data/record.h"
 #include "data/text_file.h"
@@ -29,6 +30,8 @@ struct worked {
     size_t text_bytes; /* of a text */
     struct ddp_tokens tokens;
     struct ddp_buffer trained; /* a byte for each token */
+    size_t second;             /* of a pair: where the rejected answer's tokens begin */
+    bool bad;                  /* a rated answer */
     enum ddp_status status;
     char *message; /* with a status */
 };
@@ -58,32 +61,6 @@ static enum ddp_status look(struct work *work, uint64_t more)
 }
 
 /* --- tokens of a record ----------------------------------------------------------------------- */
-
-/* Appends the token that ends a document, and which tokens are trained.
- *   first  of the document's tokens that is; those before are not */
-static enum ddp_status end_document(const ddp_tokenizer *tokenizer, size_t first,
-                                    struct ddp_tokens *tokens, struct ddp_buffer *trained)
-{
-    const int32_t eos = ddp_tokenizer_eos(tokenizer);
-    if (eos < 0)
-        return ddp_fail(DDP_ERR_FORMAT,
-                        "%s: the tokenizer names no token that ends a text: give its directory, "
-                        "with a tokenizer_config.json that has eos_token",
-                        ddp_tokenizer_path(tokenizer));
-    const bool ended = tokens->count > first && tokens->ids[tokens->count - 1] == eos;
-    enum ddp_status status = ddp_tokens_reserve(tokens, 1);
-    if (status != DDP_OK)
-        return status;
-    if (!ended) /* by the text itself, or by what the tokenizer puts around it */
-        tokens->ids[tokens->count++] = eos;
-    status = ddp_buffer_reserve(trained, tokens->count - trained->bytes);
-    if (status != DDP_OK)
-        return status;
-    memset(trained->at + trained->bytes, 0, first - trained->bytes);
-    memset(trained->at + first, 1, tokens->count - first);
-    trained->bytes = tokens->count;
-    return DDP_OK;
-}
 
 /* Both are encoded as one text; what begins with the completion is trained. */
 static enum ddp_status encode_prompt(const struct ddp_record *record,
@@ -124,7 +101,7 @@ static enum ddp_status encode_record(const struct ddp_record *record,
             .at = record->text, .bytes = record->text_bytes, .name = where};
         status = ddp_tokenizer_encode(tokenizer, &part, DDP_ENCODE_BOS, tokens);
     }
-    return status == DDP_OK ? end_document(tokenizer, first, tokens, trained) : status;
+    return status == DDP_OK ? ddp_encode_end(tokenizer, first, tokens, trained) : status;
 }
 
 /* --- writing ---------------------------------------------------------------------------------- */
@@ -132,12 +109,12 @@ static enum ddp_status encode_record(const struct ddp_record *record,
 /* What follows the last token of an example that is trained changes nothing.
  *   tokens   get the bits of those that are trained
  *   trained  NULL: tokens of a stream */
-static enum ddp_status write_tokens(struct work *work, struct ddp_tokens *tokens,
-                                    const char *trained, uint32_t line)
+static enum ddp_status write_tokens(struct work *work, int32_t *tokens, size_t count,
+                                    const char *trained, uint32_t line, bool bad)
 {
-    const struct ddp_encoded_document place = {.file = work->file_number, .line = line};
-    uint32_t *words = (uint32_t *)tokens->ids;
-    size_t count = tokens->count;
+    const struct ddp_encoded_document place = {
+        .file = work->file_number | (bad ? DDP_ENCODED_BAD : 0), .line = line};
+    uint32_t *words = (uint32_t *)tokens;
     while (trained && count > 0 && !trained[count - 1])
         count--;
     for (size_t i = 0; trained && i < count; i++)
@@ -147,11 +124,20 @@ static enum ddp_status write_tokens(struct work *work, struct ddp_tokens *tokens
 
 /* --- JSON lines ------------------------------------------------------------------------------- */
 
+static enum ddp_status parse(const struct work *work, struct ddp_record *record,
+                             const struct ddp_line *line, const char *where)
+{
+    return work->encoding->preferences
+               ? ddp_record_parse_preference(record, line->at, line->bytes, where)
+               : ddp_record_parse(record, line->at, line->bytes, where);
+}
+
 static enum ddp_status work_on(struct work *work, struct worked *w, const char *where)
 {
     struct ddp_record record;
-    enum ddp_status status = ddp_record_parse(&record, w->line.at, w->line.bytes, where);
+    enum ddp_status status = parse(work, &record, &w->line, where);
     w->kind = record.kind;
+    w->bad = record.bad;
     w->text_bytes = record.text_bytes;
     if (status == DDP_OK && record.kind != work->kind)
         status =
@@ -159,7 +145,10 @@ static enum ddp_status work_on(struct work *work, struct worked *w, const char *
                      "%s: it has %s, and the first line %s: keep kinds in files of their own, "
                      "and train on one kind at a time",
                      where, ddp_record_kind_name(record.kind), ddp_record_kind_name(work->kind));
-    if (status == DDP_OK)
+    if (status == DDP_OK && work->encoding->preferences)
+        status = ddp_encode_answers(&record, work->encoding->tokenizer, work->chat, where,
+                                    &w->tokens, &w->trained, &w->second);
+    else if (status == DDP_OK)
         status = encode_record(&record, work->encoding->tokenizer, work->chat, where, &w->tokens,
                                &w->trained);
     ddp_record_free(&record);
@@ -187,14 +176,27 @@ static enum ddp_status decide(struct work *work, const struct ddp_line *line)
     char where[512];
     struct ddp_record record;
     snprintf(where, sizeof where, "%.450s: line %" PRIu32, work->file, line->number);
-    enum ddp_status status = ddp_record_parse(&record, line->at, line->bytes, where);
+    enum ddp_status status = parse(work, &record, line, where);
+    const bool chat = record.kind == DDP_RECORD_CHAT || record.answers[0].messages;
     work->kind = record.kind;
     work->decided = true;
     ddp_record_free(&record);
-    if (status == DDP_OK && work->kind == DDP_RECORD_CHAT)
+    if (status == DDP_OK && chat)
         status =
             ddp_chat_template_choose(&work->chat, work->encoding->tokenizer, work->encoding->chat);
     return status;
+}
+
+static enum ddp_status write_line(struct work *work, const struct worked *w)
+{
+    const char *trained = w->kind == DDP_RECORD_TEXT ? NULL : w->trained.at;
+    const size_t first = w->kind == DDP_RECORD_PAIR ? w->second : w->tokens.count;
+    enum ddp_status status =
+        write_tokens(work, w->tokens.ids, first, trained, w->line.number, w->bad);
+    return status == DDP_OK && w->kind == DDP_RECORD_PAIR
+               ? write_tokens(work, w->tokens.ids + first, w->tokens.count - first, trained + first,
+                              w->line.number, true)
+               : status;
 }
 
 static enum ddp_status write_group(struct work *work, size_t count)
@@ -209,9 +211,7 @@ static enum ddp_status write_group(struct work *work, size_t count)
         if (status != DDP_OK && w->message && *w->message)
             (void)ddp_fail(status, "%s", w->message);
         if (status == DDP_OK)
-            status =
-                write_tokens(work, &w->tokens, w->kind == DDP_RECORD_TEXT ? NULL : w->trained.at,
-                             w->line.number);
+            status = write_line(work, w);
     }
     for (size_t i = 0; i < count; i++) {
         free(work->worked[i].message);
@@ -247,6 +247,10 @@ static enum ddp_status encode_text(struct work *work)
     struct ddp_text text = {0};
     struct ddp_tokens tokens = {0};
     const int32_t eos = ddp_tokenizer_eos(work->encoding->tokenizer);
+    if (work->encoding->preferences)
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: a text: --objective learns from lines of preferences, in NAME.jsonl",
+                        work->file);
     if (work->decided && work->kind != DDP_RECORD_TEXT)
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: a text, beside lines of %s: train on one kind at a time", work->file,
@@ -264,7 +268,7 @@ static enum ddp_status encode_text(struct work *work)
         status = ddp_tokenizer_encode_many(work->encoding->tokenizer, &part, 1, DDP_ENCODE_BOS,
                                            ddp_pool_threads(work->pool), &tokens, NULL);
     if (status == DDP_OK)
-        status = write_tokens(work, &tokens, NULL, 0);
+        status = write_tokens(work, tokens.ids, tokens.count, NULL, 0, false);
     const uint32_t end = (uint32_t)eos;
     if (status == DDP_OK && eos >= 0)
         status = ddp_encoded_writer_add(work->writer, &end, 1, NULL);

@@ -16,12 +16,15 @@ struct ddp_encoding {
     const struct ddp_data_names *files; /* at least one; NAME.jsonl and NAME.jsonl.gz are lines */
     const ddp_tokenizer *tokenizer;
     const char *chat; /* name of a template; NULL: that of the tokenizer's directory */
+    bool preferences; /* lines are such: kinds PAIR and RATED of record.h */
     int threads;      /* 0: one for each CPU */
     struct ddp_dataset_watch watch;
 };
 
 /* Documents of text become a stream of tokens: facts.document_count is 0. Examples have places and
- * 32 bits, those that are trained with DDP_ENCODED_TRAINED.
+ * 32 bits, those that are trained with DDP_ENCODED_TRAINED. So have answers with their prompts: of
+ * a pair the chosen one, then the rejected one. The file number of a rejected or bad one has
+ * DDP_ENCODED_BAD.
  *   encoded [out]  freed with ddp_encode_close()
  * DDP_ERR_IO, DDP_ERR_MEMORY; DDP_ERR_FORMAT names file and line; DDP_ERR_INVALID: no chat
  * template; DDP_ERR_ABORTED: the watch said so. */

@@ -74,9 +74,12 @@ static enum ddp_status make_key(struct cache *c)
     const struct ddp_encoding *e = c->encoding;
     const char *file, *of_chat = ddp_tokenizer_chat_template(e->tokenizer, &file);
     const char *chat = e->chat;
-    const uint64_t facts[] = {FORMAT, ddp_tokenizer_hash(e->tokenizer),
-                              (uint64_t)ddp_tokenizer_eos(e->tokenizer), (uint64_t)c->width,
-                              e->files->count};
+    const uint64_t facts[] = {FORMAT,
+                              ddp_tokenizer_hash(e->tokenizer),
+                              (uint64_t)ddp_tokenizer_eos(e->tokenizer),
+                              (uint64_t)c->width,
+                              e->files->count,
+                              e->preferences};
     void *block = ddp_array_alloc(BLOCK_BYTES, 1);
     enum ddp_status status = block ? DDP_OK : DDP_ERR_MEMORY;
     add(&c->key, facts, sizeof facts);
@@ -198,7 +201,7 @@ static enum ddp_status find_or_encode(struct cache *c, struct ddp_encoded *encod
 
 enum ddp_status ddp_encode_texts(struct ddp_encoded **encoded, const struct ddp_encoding *encoding)
 {
-    const bool examples = ddp_encode_makes_examples(encoding->files);
+    const bool examples = encoding->preferences || ddp_encode_makes_examples(encoding->files);
     const bool narrow = !examples && ddp_tokenizer_ids(encoding->tokenizer) <= UINT16_MAX + 1;
     struct ddp_encoded *e = ddp_array_alloc(1, sizeof *e);
     struct cache *c = ddp_array_alloc(1, sizeof *c);

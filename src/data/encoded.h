@@ -26,6 +26,9 @@ struct ddp_encoded_facts {
     int64_t largest;        /* token */
 };
 
+/* Of a document's file: the answer is rejected, or bad. */
+#define DDP_ENCODED_BAD (UINT32_C(1) << 31)
+
 struct ddp_encoded {
     struct ddp_input_file file;
     struct ddp_blob blob;

@@ -13,12 +13,13 @@
 
 const char *ddp_record_kind_name(enum ddp_record_kind kind)
 {
-    static const char *const names[] = {"text", "prompt and completion", "messages"};
+    static const char *const names[] = {"text", "prompt and completion", "messages",
+                                        "chosen and rejected", "completion and label"};
     return names[kind];
 }
 
-static enum ddp_status take_message(struct ddp_chat_message *message, const json_t *json,
-                                    size_t number, const char *where)
+enum ddp_status ddp_record_message(struct ddp_chat_message *message, const json_t *json,
+                                   size_t number, const char *where)
 {
     const json_t *role = json_object_get(json, "role");
     const json_t *content = json_object_get(json, "content");
@@ -52,7 +53,8 @@ static enum ddp_status take_chat(struct ddp_record *record, const json_t *messag
     record->message_count = count;
     enum ddp_status status = DDP_OK;
     for (size_t i = 0; status == DDP_OK && i < count; i++) {
-        status = take_message(&record->messages[i], json_array_get(messages, i), i + 1, where);
+        status =
+            ddp_record_message(&record->messages[i], json_array_get(messages, i), i + 1, where);
         answers = answers || (status == DDP_OK && !strcmp(record->messages[i].role, "assistant"));
     }
     if (status == DDP_OK && !answers)
@@ -87,6 +89,11 @@ static enum ddp_status take(struct ddp_record *record, const char *where)
         return take_chat(record, messages, where);
     if (completion)
         return take_prompt(record, prompt, completion, where);
+    if (!text && json_object_get(record->root, "chosen"))
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: a chosen answer: preferences are learned with --objective dpo, ipo, "
+                        "orpo, simpo or kto",
+                        where);
     record->kind = DDP_RECORD_TEXT;
     record->text = json_string_value(text);
     record->text_bytes = json_string_length(text);
@@ -98,8 +105,8 @@ static enum ddp_status take(struct ddp_record *record, const char *where)
                                    where);
 }
 
-enum ddp_status ddp_record_parse(struct ddp_record *record, const char *line, size_t bytes,
-                                 const char *where)
+enum ddp_status ddp_record_read(struct ddp_record *record, const char *line, size_t bytes,
+                                const char *where)
 {
     json_error_t error;
     *record = (struct ddp_record){.root = NULL};
@@ -108,6 +115,13 @@ enum ddp_status ddp_record_parse(struct ddp_record *record, const char *line, si
     if (status == DDP_ERR_FORMAT)
         return ddp_fail(status, "%s, column %d: %s: each line must be a JSON object of its own",
                         where, error.column, error.text);
+    return status;
+}
+
+enum ddp_status ddp_record_parse(struct ddp_record *record, const char *line, size_t bytes,
+                                 const char *where)
+{
+    const enum ddp_status status = ddp_record_read(record, line, bytes, where);
     return status == DDP_OK ? take(record, where) : status;
 }
 
@@ -115,5 +129,8 @@ void ddp_record_free(struct ddp_record *record)
 {
     json_decref(record->root);
     free(record->messages);
+    free(record->prompt.messages);
+    free(record->answers[0].messages);
+    free(record->answers[1].messages);
     *record = (struct ddp_record){.root = NULL};
 }

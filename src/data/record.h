@@ -1,18 +1,32 @@
 /* SPDX-License-Identifier: MIT
  *
  * A line of JSON as training data for language models: {"text": "..."}, {"prompt": "...",
- * "completion": "..."} or {"messages": [{"role": "user", "content": "..."}, ...]}. Other members
- * are left alone. */
+ * "completion": "..."} or {"messages": [{"role": "user", "content": "..."}, ...]}; or preferences
+ * (preference.h). Other members are left alone. */
 #ifndef DDP_DATA_RECORD_H
 #define DDP_DATA_RECORD_H
 
 #include "core/json.h"
 #include "data/text/chat.h"
 
-enum ddp_record_kind { DDP_RECORD_TEXT, DDP_RECORD_PROMPT, DDP_RECORD_CHAT };
+enum ddp_record_kind {
+    DDP_RECORD_TEXT,
+    DDP_RECORD_PROMPT,
+    DDP_RECORD_CHAT,
+    DDP_RECORD_PAIR, /* of a chosen and a rejected answer */
+    DDP_RECORD_RATED /* an answer with a label */
+};
 
-/* What messages call the kind: "text", "prompt and completion", "messages". */
+/* What messages call the kind: "text", "prompt and completion", "messages", ... */
 const char *ddp_record_kind_name(enum ddp_record_kind kind);
+
+/* A prompt or an answer: text, or messages. */
+struct ddp_said {
+    const char *text; /* UTF-8, zeros included; NULL: messages */
+    size_t bytes;
+    struct ddp_chat_message *messages;
+    size_t message_count;
+};
 
 struct ddp_record {
     enum ddp_record_kind kind;
@@ -22,7 +36,9 @@ struct ddp_record {
     const char *completion; /* of a prompt */
     size_t completion_bytes;
     struct ddp_chat_message *messages;
-    size_t message_count; /* from 1, one of the assistant among them */
+    size_t message_count;               /* from 1, one of the assistant among them */
+    struct ddp_said prompt, answers[2]; /* of preferences; a rated record has one answer */
+    bool bad;                           /* its label is false */
 };
 
 /*   where         for messages: file and line
@@ -31,5 +47,19 @@ struct ddp_record {
 enum ddp_status ddp_record_parse(struct ddp_record *record, const char *line, size_t bytes,
                                  const char *where);
 void ddp_record_free(struct ddp_record *record);
+
+/* The same for lines of preferences, in TRL's forms:
+ *   {"prompt": P, "chosen": A, "rejected": A}  a pair
+ *   {"chosen": A, "rejected": A}               what both begin with is the prompt
+ *   {"prompt": P, "completion": A, "label": true or false}
+ * P and A are strings, or both arrays of messages. */
+enum ddp_status ddp_record_parse_preference(struct ddp_record *record, const char *line,
+                                            size_t bytes, const char *where);
+
+/* For record.c and preference.c alone: one message of an array; and a line as an object. */
+enum ddp_status ddp_record_message(struct ddp_chat_message *message, const json_t *json,
+                                   size_t number, const char *where);
+enum ddp_status ddp_record_read(struct ddp_record *record, const char *line, size_t bytes,
+                                const char *where);
 
 #endif

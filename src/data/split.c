@@ -52,6 +52,13 @@ static const char *part_sample_name(const ddp_dataset *dataset, int64_t index)
     return ddp_dataset_sample_name(part->whole->dataset, part->samples[index]);
 }
 
+static float *part_references(const ddp_dataset *dataset, int64_t sample, int64_t *count)
+{
+    const struct part *part = (const struct part *)dataset;
+    return ddp_dataset_references(part->whole->dataset, sample < 0 ? sample : part->samples[sample],
+                                  count);
+}
+
 static void part_close(ddp_dataset *dataset)
 {
     struct part *part = (struct part *)dataset;
@@ -63,7 +70,11 @@ static void part_close(ddp_dataset *dataset)
 }
 
 static const struct ddp_dataset_ops ops = {
-    .read = part_read, .sample_name = part_sample_name, .close = part_close};
+    .read = part_read,
+    .sample_name = part_sample_name,
+    .references = part_references,
+    .close = part_close,
+};
 
 const uint32_t *ddp_split_samples(const ddp_dataset *part)
 {

@@ -13,6 +13,7 @@
 #include "data/dataset.h"
 #include "data/encode.h"
 #include "data/examples.h"
+#include "data/pairs.h"
 #include "data/split.h"
 #include "data/text_directory.h"
 #include "data/text_file.h"
@@ -321,14 +322,17 @@ static enum ddp_status encode(ddp_dataset **result, struct ddp_token_stream **st
     const struct ddp_encoding encoding = {.files = &named->files,
                                           .tokenizer = options->tokenizer,
                                           .chat = options->chat,
+                                          .preferences = options->preferences,
                                           .watch = options->watch};
     const enum ddp_status status = ddp_encode_texts(&encoded, &encoding);
     if (status != DDP_OK)
         return status;
     if (encoded->facts.document_count == 0)
         return ddp_token_stream_take(stream, encoded);
-    return ddp_examples_open(result, encoded, shown(named), &named->files, options,
-                             class_count ? class_count : ddp_tokenizer_ids(options->tokenizer));
+    const int64_t classes = class_count ? class_count : ddp_tokenizer_ids(options->tokenizer);
+    return options->preferences
+               ? ddp_pairs_open(result, encoded, shown(named), &named->files, options, classes)
+               : ddp_examples_open(result, encoded, shown(named), &named->files, options, classes);
 }
 
 /* All of the files. */
@@ -338,6 +342,11 @@ static enum ddp_status open_set(ddp_dataset **result, const struct named *named,
     struct ddp_token_stream *stream = NULL;
     bool texts;
     enum ddp_status status = are_texts(&named->files, options, &texts);
+    if (status == DDP_OK && options->preferences && !texts)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%s: --objective learns from lines of preferences, in NAME.jsonl, which "
+                        "the tokenizer of the model encodes (--tokenizer)%s",
+                        shown(named), options->tokenizer ? "" : ", and there is none");
     if (status == DDP_OK && texts)
         status = encode(result, &stream, named, options, class_count);
     else if (status == DDP_OK)

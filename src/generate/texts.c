@@ -164,7 +164,7 @@ enum ddp_status ddp_train_show_masks(const ddp_dataset *data, const ddp_tokenize
                                      int64_t count, FILE *out)
 {
     const struct ddp_dataset_info *info = ddp_dataset_info(data);
-    const int64_t seq = info->label_count;
+    const int64_t seq = info->dims[info->dim_count - 1];
     struct shown shown = {.out = out, .colour = isatty(fileno(out))};
     if (info->x_dtype != DDP_I32)
         return ddp_fail(DDP_ERR_INVALID, "--show-masks belongs to texts, and %s holds numbers",
@@ -174,7 +174,7 @@ enum ddp_status ddp_train_show_masks(const ddp_dataset *data, const ddp_tokenize
                         "--show-masks: %s holds tokens: name their tokenizer with --tokenizer",
                         ddp_dataset_where(info));
     int32_t *x = ddp_array_alloc(info->sample_values, sizeof *x);
-    int32_t *labels = ddp_array_alloc((size_t)seq, sizeof *labels);
+    int32_t *labels = ddp_array_alloc((size_t)info->label_count, sizeof *labels);
     enum ddp_status status = x && labels ? DDP_OK : DDP_ERR_MEMORY;
     if (status == DDP_OK && !info->bytes)
         status = ddp_decoder_create(&shown.decoder, tokenizer, false);
@@ -182,6 +182,8 @@ enum ddp_status ddp_train_show_masks(const ddp_dataset *data, const ddp_tokenize
         status = ddp_dataset_read(data, &i, 1, x, labels);
         if (status != DDP_OK)
             break;
+        for (int64_t t = 0; info->label_count > seq && t < seq; t++) /* of preferences */
+            labels[t] = labels[seq + t] & DDP_ROLE_ANSWER ? labels[t] : DDP_LABEL_NONE;
         fprintf(out, "--- sample %" PRId64 " of %" PRId64 ": %" PRId64 " positions ---\n", i + 1,
                 info->sample_count, seq);
         status = show_row(&shown, x, info->dim_count == 2 ? x + seq : NULL, labels, seq);

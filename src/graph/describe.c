@@ -99,6 +99,11 @@ int64_t ddp_graph_statistics_count(const ddp_graph *graph)
 
 /* --- what an exec of it takes ----------------------------------------------------------------- */
 
+const struct ddp_objective *ddp_graph_objective(const ddp_graph *graph)
+{
+    return graph->objective.kind ? &graph->objective : NULL;
+}
+
 enum ddp_status ddp_exec_check_device(const ddp_graph *graph, const char *device)
 {
     if (graph->own_operation && strcmp(device, ddp_device_cpu.name) != 0)
@@ -106,6 +111,10 @@ enum ddp_status ddp_exec_check_device(const ddp_graph *graph, const char *device
                         "%s is the program's own operation, which runs on the CPU: use --device "
                         "cpu",
                         graph->own_operation);
+    if (graph->objective.kind && strcmp(device, ddp_device_cpu.name) != 0)
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "--objective: losses of preferences are computed on the CPU alone: use "
+                        "--device cpu");
     return DDP_OK;
 }
 

@@ -541,7 +541,8 @@ enum ddp_status ddp_graph_finish(ddp_graph *graph, ddp_tensor *output, ddp_tenso
     graph->output = output;
     graph->loss = loss;
     const struct node *last = &graph->nodes[loss->producer];
-    graph->target_count = last->op->labels > 0 ? last->inputs[last->op->labels]->count : 0;
+    const ddp_tensor *labels = last->op->labels > 0 ? last->inputs[last->op->labels] : NULL;
+    graph->target_count = !labels ? 0 : graph->objective.kind ? labels->dims[0] : labels->count;
     graph->network_count = output->producer + 1;
     graph->status = lay_out_parameters(graph);
     return graph->status;

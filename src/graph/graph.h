@@ -10,6 +10,7 @@
 #include "ddp.h"
 
 #include "core/rng.h"
+#include "kernels/preference.h"
 
 enum ddp_status ddp_graph_create(ddp_graph **graph);
 
@@ -61,6 +62,15 @@ ddp_tensor *ddp_graph_statistic(ddp_graph *graph, const char *name, int64_t coun
 
 /* The last of T positions, (B,T,C) to (B,1,C): for graphs that only run forward. */
 ddp_tensor *ddp_graph_last(ddp_graph *graph, ddp_tensor *x);
+
+/* ddp_graph_head_cross_entropy() with a loss of preferences in its place.
+ *   labels  (B,3,T) as in kernels/preference.h */
+ddp_tensor *ddp_graph_head_preference(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight,
+                                      ddp_tensor *labels, const struct ddp_objective *objective);
+
+/* NULL: the loss is no such. Otherwise the flat array of gradients begins with all of enum
+ * ddp_preference_sum, and a target is a sample. */
+const struct ddp_objective *ddp_graph_objective(const ddp_graph *graph);
 
 /* Elements of all keys and values of one position of a sample; see ddp_exec_set_cache(). */
 int64_t ddp_graph_cache_width(const ddp_graph *graph);

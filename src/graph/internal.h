@@ -125,9 +125,10 @@ struct ddp_graph {
     enum ddp_dtype compute, activations;
     struct ddp_graph_offers offers;
     char *description, *data;
-    ddp_tensor *output, *loss; /* NULL: a stage that does not end the graph */
-    int network_count;         /* nodes of the network part: those of the loss follow */
-    int64_t target_count;      /* labels of a shard, of which some may not count; 0: no such loss */
+    ddp_tensor *output, *loss;      /* NULL: a stage that does not end the graph */
+    int network_count;              /* nodes of the network part: those of the loss follow */
+    struct ddp_objective objective; /* of preferences, or none */
+    int64_t target_count; /* labels of a shard, of which some may not count; 0: no such loss */
     int64_t element_count, statistics_count, flat_count;
     enum ddp_status status; /* the first error while building */
     /* Of a stage: attributes of its nodes and all names are those of the whole graph. */

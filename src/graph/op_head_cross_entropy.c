@@ -4,11 +4,16 @@
  * made for a chunk of rows at a time, in scratch memory, and never exist whole. An exec that trains
  * does all of it in backward, while a chunk's logits are there: the loss, their gradient over them,
  * from that the chunk's part of x's gradient, and what it adds to the weight's. Chunks depend on
- * the shapes alone, and are added in their order. */
+ * the shapes alone, and are added in their order.
+ *
+ * A loss of preferences is of whole sequences: all chunks come first to log-probabilities, then
+ * kernels/preference.h says how much of the loss each of these has, then the chunks are made again
+ * for gradients; a single chunk is not made twice. */
 #include "config.h"
 
 #include "graph/internal.h"
 #include "kernels/linear.h"
+#include "kernels/preference.h"
 #include "kernels/softmax_cross_entropy.h"
 
 #include <assert.h>
@@ -20,6 +25,7 @@ struct attributes {
     enum ddp_dtype compute, dtype;
     int64_t classes; /* V with its padding */
     int64_t rows;    /* of a chunk; the last one may have fewer */
+    struct ddp_objective objective;
 };
 
 /* Chunks of nearly the same size. Each reads and writes the weight's gradient: few are better. */
@@ -39,14 +45,22 @@ static size_t logits_bytes(const struct attributes *attributes)
         (size_t)(attributes->rows * attributes->classes) * ddp_dtype_bytes(attributes->dtype), 64);
 }
 
+/* Of preferences, for all rows: in scratch memory, before the logits. */
+struct answers {
+    int32_t *targets;
+    float *losses, *weights;
+    float unused[2]; /* where the losses' kernel adds up */
+};
+
 /* Rows [first, first + rows) on their way. */
 struct chunk {
     ddp_exec *exec;
     const struct node *node;
     int64_t first, rows;
     void *logits, *scratch;
-    float *loss; /* and what does not count */
-    bool adds;   /* to these */
+    float *loss;             /* and what does not count */
+    bool adds;               /* to these */
+    struct answers *answers; /* NULL: no preferences */
 };
 
 static int64_t width(const struct node *node)
@@ -81,6 +95,30 @@ static enum ddp_status make_logits(const struct chunk *chunk)
         .scratch = chunk->scratch,
     };
     return ddp_exec_kernels(exec)->linear_forward(&args, ddp_exec_stream(exec));
+}
+
+/* The logits' part of a loss of preferences: log-probabilities, or with `gradient` that. */
+static enum ddp_status make_answers(const struct chunk *chunk, bool gradient)
+{
+    const struct attributes *attributes = chunk->node->attributes;
+    struct answers *answers = chunk->answers;
+    const struct ddp_softmax_cross_entropy args = {
+        .rows = chunk->rows,
+        .classes = chunk->node->inputs[1]->dims[0],
+        .divisor = chunk->node->inputs[2]->dims[0],
+        .stride = attributes->classes,
+        .dtype = attributes->dtype,
+        .logits = chunk->logits,
+        .labels = answers->targets + chunk->first,
+        .loss = answers->unused,
+        .uncounted = answers->unused + 1,
+        .first_row = chunk->first,
+        .dlogits = gradient ? chunk->logits : NULL,
+        .row_losses = gradient ? NULL : answers->losses + chunk->first,
+        .row_weights = gradient ? answers->weights + chunk->first : NULL,
+    };
+    return ddp_exec_kernels(chunk->exec)
+        ->softmax_cross_entropy(&args, ddp_exec_stream(chunk->exec));
 }
 
 /* The chunk's loss and predictions, and with `gradient` that of its logits in their place. */
@@ -151,12 +189,87 @@ static enum ddp_status run_chunks(struct chunk *chunk, void *memory, bool gradie
     return status;
 }
 
+/* --- preferences ------------------------------------------------------------------------------ */
+
+static size_t row_bytes(int64_t rows)
+{
+    return ddp_align_up((size_t)rows * sizeof(float), 64);
+}
+
+/* Of a loss of preferences, before the logits: targets, losses, weights, the kernel's own. */
+static size_t answers_bytes(int64_t samples, int64_t rows)
+{
+    return 3 * row_bytes(rows) + ddp_align_up(ddp_preference_scratch(samples, rows / samples), 64);
+}
+
+/* All chunks in one of the two turns.
+ *   made  a single chunk's logits are there */
+static enum ddp_status turn(struct chunk *chunk, bool gradient, bool made)
+{
+    const struct attributes *attributes = chunk->node->attributes;
+    const int64_t rows = ddp_tensor_rows(chunk->node->inputs[0]);
+    enum ddp_status status = DDP_OK;
+    for (chunk->first = 0; status == DDP_OK && chunk->first < rows;
+         chunk->first += attributes->rows) {
+        const int64_t left = rows - chunk->first;
+        chunk->rows = left < attributes->rows ? left : attributes->rows;
+        status = made ? DDP_OK : make_logits(chunk);
+        if (status == DDP_OK)
+            status = make_answers(chunk, gradient);
+        if (status == DDP_OK && gradient)
+            status = make_gradients(chunk);
+    }
+    return status;
+}
+
+static enum ddp_status run_answers(struct chunk *chunk, char *memory, bool gradient)
+{
+    const struct attributes *attributes = chunk->node->attributes;
+    const struct ddp_kernels *kernels = ddp_exec_kernels(chunk->exec);
+    const ddp_tensor *labels = chunk->node->inputs[2];
+    const int64_t rows = ddp_tensor_rows(chunk->node->inputs[0]), samples = labels->dims[0];
+    struct answers answers = {.targets = (void *)memory,
+                              .losses = (void *)(memory + row_bytes(rows)),
+                              .weights = (void *)(memory + 2 * row_bytes(rows))};
+    const struct ddp_preference args = {
+        .objective = attributes->objective,
+        .samples = samples,
+        .length = rows / samples,
+        .labels = ddp_exec_value(chunk->exec, labels),
+        .targets = answers.targets,
+        .losses = answers.losses,
+        .scratch = memory + 3 * row_bytes(rows),
+        .weights = gradient ? answers.weights : NULL,
+        .log_probabilities = (float *)ddp_exec_predictions(chunk->exec),
+        .sums = chunk->loss,
+        .accumulate = chunk->adds,
+    };
+    chunk->answers = &answers;
+    chunk->logits = memory + answers_bytes(samples, rows);
+    chunk->scratch = (char *)chunk->logits + logits_bytes(attributes);
+    enum ddp_status status = kernels->preference_targets(&args, ddp_exec_stream(chunk->exec));
+    if (status == DDP_OK)
+        status = turn(chunk, false, false);
+    if (status == DDP_OK)
+        status = kernels->preference(&args, ddp_exec_stream(chunk->exec));
+    return status == DDP_OK && gradient ? turn(chunk, true, rows <= attributes->rows) : status;
+}
+
+/* --- the operation ---------------------------------------------------------------------------- */
+
+static enum ddp_status run(struct chunk *chunk, void *memory, bool gradient)
+{
+    const struct attributes *attributes = chunk->node->attributes;
+    return attributes->objective.kind ? run_answers(chunk, memory, gradient)
+                                      : run_chunks(chunk, memory, gradient);
+}
+
 static enum ddp_status forward(ddp_exec *exec, const struct node *node)
 {
     struct chunk chunk = {.exec = exec, .node = node, .loss = ddp_exec_value(exec, node->output)};
     if (ddp_exec_trains(exec))
         return DDP_OK;
-    return run_chunks(&chunk, ddp_exec_forward_scratch(exec, node), false);
+    return run(&chunk, ddp_exec_forward_scratch(exec, node), false);
 }
 
 static enum ddp_status backward(ddp_exec *exec, const struct node *node)
@@ -165,7 +278,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
                           .node = node,
                           .loss = ddp_exec_gradients(exec),
                           .adds = ddp_exec_adding(exec)};
-    return run_chunks(&chunk, ddp_exec_backward_scratch(exec, node), true);
+    return run(&chunk, ddp_exec_backward_scratch(exec, node), true);
 }
 
 static double flops(const struct node *node)
@@ -184,28 +297,30 @@ static const struct ddp_op head_cross_entropy = {
     .flops = flops,
 };
 
-ddp_tensor *ddp_graph_head_cross_entropy(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight,
-                                         ddp_tensor *labels)
+/*   planes  of labels */
+static ddp_tensor *build(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight, ddp_tensor *labels,
+                         int64_t planes, const struct ddp_objective *objective)
 {
     if (graph->status != DDP_OK || !x || !weight || !labels)
         return NULL;
     if (weight->dim_count != 2 || !ddp_tensor_is_parameter(weight) ||
         x->dims[x->dim_count - 1] != weight->dims[1] || x->dtype != graph->activations ||
         ddp_tensor_base(x)->kind != TENSOR_ACTIVATION || labels->dtype != DDP_I32 ||
-        labels->count != ddp_tensor_rows(x))
+        labels->count != planes * ddp_tensor_rows(x))
         return ddp_graph_reject(graph, DDP_ERR_INVALID,
                                 "head_cross_entropy: %s must be (...,C), %s a parameter (V,C) and "
                                 "%s int32, one for each row",
                                 x->name, weight->name, labels->name);
     const int64_t rows = ddp_tensor_rows(x), classes = ddp_graph_padded(graph, weight->dims[0]);
     const struct attributes attributes = {
+        .objective = *objective,
         .compute = graph->compute,
         .dtype = graph->activations,
         .classes = classes,
         .rows = chunk_rows(rows, classes, graph->activations),
     };
     const size_t scratch =
-        logits_bytes(&attributes) +
+        (objective->kind ? answers_bytes(labels->dims[0], rows) : 0) + logits_bytes(&attributes) +
         ddp_graph_linear_scratch(graph, weight, attributes.rows, weight->dims[1], classes);
     ddp_graph_pad_parameter(graph, weight, weight->dims[0]);
     struct node node = {
@@ -218,4 +333,17 @@ ddp_tensor *ddp_graph_head_cross_entropy(ddp_graph *graph, ddp_tensor *x, ddp_te
         .backward_scratch = scratch,
     };
     return ddp_graph_add_node(graph, &node, &attributes, sizeof attributes, 1, (int64_t[]){1});
+}
+
+ddp_tensor *ddp_graph_head_cross_entropy(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight,
+                                         ddp_tensor *labels)
+{
+    return build(graph, x, weight, labels, 1, &(struct ddp_objective){DDP_OBJECTIVE_NONE});
+}
+
+ddp_tensor *ddp_graph_head_preference(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight,
+                                      ddp_tensor *labels, const struct ddp_objective *objective)
+{
+    graph->objective = *objective;
+    return build(graph, x, weight, labels, DDP_ROLE_PLANES, objective);
 }

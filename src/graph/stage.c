@@ -224,6 +224,7 @@ static ddp_graph *create_stage(const ddp_graph *whole)
     stage->own_operation = whole->own_operation;
     stage->cache_width = whole->cache_width;
     stage->target_count = whole->target_count;
+    stage->objective = whole->objective;
     stage->compute = whole->compute;
     stage->activations = whole->activations;
     stage->offers = whole->offers;

@@ -72,6 +72,17 @@ int64_t ddp_mode_counted(const ddp_mode *mode)
     return mode->updater.counted;
 }
 
+bool ddp_mode_preferences(const ddp_mode *mode, struct ddp_preferences *preferences)
+{
+    const struct ddp_objective *objective = ddp_graph_objective(mode->setup.graph);
+    double sums[DDP_PREFERENCE_SUMS];
+    for (int i = 0; objective && i < DDP_PREFERENCE_SUMS; i++)
+        sums[i] = (double)mode->updater.loss_sum[i];
+    if (objective)
+        ddp_preferences_make(preferences, objective, sums);
+    return objective;
+}
+
 enum ddp_status ddp_mode_average(ddp_mode *mode)
 {
     enum ddp_status status = mode->ops->average ? mode->ops->average(mode) : DDP_OK;

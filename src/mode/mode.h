@@ -158,6 +158,10 @@ double ddp_mode_gradient_norm(const ddp_mode *mode);
  * 0: the step was left out. */
 int64_t ddp_mode_counted(const ddp_mode *mode);
 
+/* What a loss of preferences has measured in the last step, the same on all ranks. Returns false
+ * for another loss. Not with local steps. */
+bool ddp_mode_preferences(const ddp_mode *mode, struct ddp_preferences *preferences);
+
 /* What the mode's worker holds. */
 enum ddp_status ddp_mode_memory(const ddp_mode *mode, struct ddp_mode_memory *memory);
 

@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* Behind the sums of blocks. */
-enum { LOSS, UNCOUNTED, IDLE, EXTRAS };
+enum { IDLE, HEAD, EXTRAS = HEAD + DDP_FLAT_ALIGN }; /* the head of the flat array */
 
 static size_t block_count(const struct ddp_pipeline *pipeline)
 {
@@ -156,8 +156,8 @@ enum ddp_status ddp_pipeline_decide(struct ddp_pipeline *pipeline)
         for (size_t i = 0; i < blocks; i++)
             sums[i] += updater->sums[i];
         if (stage->number == pipeline->stages.count - 1) {
-            extras[LOSS] = (double)updater->loss;
-            extras[UNCOUNTED] = (double)updater->uncounted;
+            for (int i = 0; i < DDP_FLAT_ALIGN; i++)
+                extras[HEAD + i] = (double)updater->loss_sum[i];
         }
         extras[IDLE] += (double)stage->waited_ns / (double)(stage->step_ns + 1);
     }
@@ -168,8 +168,9 @@ enum ddp_status ddp_pipeline_decide(struct ddp_pipeline *pipeline)
         struct ddp_updater *updater = &pipeline->here[s].part->updater;
         if (blocks > 0)
             memcpy(updater->sums, sums, blocks * sizeof *sums);
-        updater->loss = (float)extras[LOSS];
-        updater->uncounted = (float)extras[UNCOUNTED];
+        for (int i = 0; i < DDP_FLAT_ALIGN; i++)
+            updater->loss_sum[i] = (float)extras[HEAD + i];
+        ddp_updater_take_head(updater);
         ddp_updater_decide(updater, pipeline->rate, pipeline->step);
     }
     pipeline->idle = extras[IDLE] / pipeline->stages.count;

@@ -15,6 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What the flat array of gradients begins with: the loss, and what is added up with it. */
+#define HEAD_BYTES (DDP_FLAT_ALIGN * sizeof(float))
+_Static_assert(DDP_PREFERENCE_SUMS <= DDP_FLAT_ALIGN, "room for them");
+
 static int by_begin(const void *a, const void *b)
 {
     const struct ddp_range *x = a, *y = b;
@@ -78,7 +82,7 @@ static size_t blocks_bytes(const struct ddp_updater *updater)
 
 static size_t host_bytes(const struct ddp_updater *updater)
 {
-    return blocks_bytes(updater) + sizeof(struct ddp_clipped) + sizeof(double);
+    return blocks_bytes(updater) + sizeof(struct ddp_clipped) + HEAD_BYTES;
 }
 
 enum ddp_status ddp_updater_open(struct ddp_updater *updater, struct ddp_replica *replica,
@@ -127,12 +131,17 @@ void ddp_updater_close(struct ddp_updater *updater)
     memset(updater, 0, sizeof *updater);
 }
 
+static enum ddp_status fetch_head(struct ddp_updater *updater)
+{
+    return ddp_device_copy_out(updater->replica->device, updater->loss_sum,
+                               updater->replica->gradients, HEAD_BYTES);
+}
+
 enum ddp_status ddp_updater_begin(struct ddp_updater *updater)
 {
     for (int64_t b = 0; b < updater->block_count; b++)
         updater->sums[b] = -0.0;
-    return ddp_device_copy_out(updater->replica->device, updater->loss_sum,
-                               updater->replica->gradients, 2 * sizeof(float));
+    return fetch_head(updater);
 }
 
 enum ddp_status ddp_updater_wait(struct ddp_updater *updater)
@@ -141,11 +150,15 @@ enum ddp_status ddp_updater_wait(struct ddp_updater *updater)
     enum ddp_status status = ddp_device_synchronize(updater->replica->device);
     ddp_trace_end("wait for gradients", began, NULL, 0);
     updater->targets = ddp_graph_target_count(ddp_exec_graph(updater->replica->current));
-    if (status == DDP_OK) {
-        updater->loss = updater->loss_sum[0];
-        updater->uncounted = updater->targets > 0 ? updater->loss_sum[1] : 0;
-    }
+    if (status == DDP_OK)
+        ddp_updater_take_head(updater);
     return status;
+}
+
+void ddp_updater_take_head(struct ddp_updater *updater)
+{
+    updater->loss = updater->loss_sum[0];
+    updater->uncounted = updater->targets > 0 ? updater->loss_sum[1] : 0;
 }
 
 static int64_t larger(int64_t a, int64_t b)
@@ -310,6 +323,8 @@ enum ddp_status ddp_updater_run(struct ddp_updater *updater, double rate, int64_
     enum ddp_status status = DDP_OK;
     if (updater->block_count > 0)
         status = measure(updater, updater->replica->gradients + first, first, count);
+    if (status == DDP_OK && ddp_graph_objective(ddp_exec_graph(updater->replica->current)))
+        status = fetch_head(updater);
     if (status == DDP_OK)
         status = decide_there(updater);
     if (status != DDP_OK)

@@ -29,7 +29,7 @@ struct ddp_updater {
     struct ddp_clipped *on_device;
     double *sums; /* host, page-locked: the same, and after them what follows */
     struct ddp_clipped *clipped;
-    float *loss_sum; /* (2), as struct ddp_clip has it */
+    float *loss_sum; /* (DDP_FLAT_ALIGN) what gradients begin with: as struct ddp_clip has it */
     /* of the current step */
     int64_t targets; /* of each shard; 0: their losses are means over everything */
     float uncounted; /* targets of all shards that do not count */
@@ -49,7 +49,7 @@ enum ddp_status ddp_updater_open(struct ddp_updater *updater, struct ddp_replica
                                  float *const *state);
 void ddp_updater_close(struct ddp_updater *updater); /* before its replica */
 
-/* Elements 0 and 1 of the sum, the loss and what does not count, must be there. */
+/* What the sum begins with, the loss and what does not count, must be there. */
 enum ddp_status ddp_updater_begin(struct ddp_updater *updater);
 enum ddp_status ddp_updater_measure(struct ddp_updater *updater, int64_t begin, int64_t end);
 /* Elements [begin, end) of the flat array that these are part of, with blocks as they lie there.
@@ -57,6 +57,9 @@ enum ddp_status ddp_updater_measure(struct ddp_updater *updater, int64_t begin, 
 enum ddp_status ddp_updater_measure_at(struct ddp_updater *updater, const float *x, int64_t begin,
                                        int64_t end);
 enum ddp_status ddp_updater_wait(struct ddp_updater *updater);
+
+/* When loss_sum has been set. */
+void ddp_updater_take_head(struct ddp_updater *updater);
 
 /* The parts' sums of squares, in host memory; none without a norm. What a worker has not measured
  * is -0, so that a sum over workers has the bits of the one that has. */

@@ -370,8 +370,12 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *co
         config->dim_count == 2
             ? ddp_graph_input(graph, "tokens", DDP_I32, 3, (int64_t[]){batch, 2, length})
             : ddp_graph_input(graph, "tokens", DDP_I32, 2, (int64_t[]){batch, length});
-    ddp_tensor *labels = ddp_graph_input(graph, "labels", DDP_I32, 2,
-                                         (int64_t[]){batch, config->last_only ? 1 : length});
+    const bool prefers = config->objective.kind && !config->last_only;
+    ddp_tensor *labels = prefers
+                             ? ddp_graph_input(graph, "labels", DDP_I32, 3,
+                                               (int64_t[]){batch, DDP_ROLE_PLANES, length})
+                             : ddp_graph_input(graph, "labels", DDP_I32, 2,
+                                               (int64_t[]){batch, config->last_only ? 1 : length});
     if (config->dim_count == 2) {
         b.documents = ddp_graph_select(graph, tokens, 1);
         tokens = ddp_graph_select(graph, tokens, 0);
@@ -395,7 +399,9 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *co
         llama->tied ? embedding : ddp_graph_parameter(graph, "lm_head.weight", 2, table, normal);
     freeze(&b, false);
     if (!config->last_only) {
-        ddp_tensor *loss = ddp_graph_head_cross_entropy(graph, x, head, labels);
+        ddp_tensor *loss =
+            prefers ? ddp_graph_head_preference(graph, x, head, labels, &config->objective)
+                    : ddp_graph_head_cross_entropy(graph, x, head, labels);
         return ddp_graph_finish(graph, loss, loss);
     }
     x = ddp_graph_linear(graph, x, head, NULL, DDP_ACTIVATION_NONE);

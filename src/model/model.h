@@ -33,6 +33,7 @@ struct ddp_model_config {
     enum ddp_dtype x_dtype; /* of the samples */
     int64_t label_count;
     enum ddp_dtype label_dtype;
+    struct ddp_objective objective; /* of texts: preferences; of the run, not of the model */
     bool last_only; /* tokens: the output is of the last position only; to generate, not to train */
     int64_t positions;  /* ... which a cache of keys and values may hold; 0: those of dims */
     int64_t table_rows; /* to train on, of a table; else 0 */

@@ -246,6 +246,11 @@ static const struct ddp_option rows[] = {
              "gives each a row; long=cut (default), drop or refuse: those above --seq-len"},
     {OPTION_CHOICE("packing ...,long", long_samples, ddp_long_names, "WHAT"),
      .scope = DDP_OF_DATA | DDP_OF_TOKENS},
+    {OPTION_CUSTOM_AT("objective", objective, ddp_train_read_objective, "NAME[,WHAT...]"),
+     .scope = DDP_OF_DATA | DDP_OF_TOKENS,
+     .help = "llama: learn preferences, from lines with a chosen and a rejected answer: dpo, ipo, "
+             "orpo or simpo; kto: from rated answers; beta=X (default 0.1), simpo: gamma=X "
+             "(0.5), kto: desirable=X, undesirable=X (1)"},
     {OPTION_INT("show-masks", show_masks, 1, 1e6, "N"), .scope = DDP_OF_DATA | DDP_OF_TOKENS,
      .help = "texts: print the first N samples as the model sees them, with what is trained"},
     {OPTION_CUSTOM("image-size", read_image_size, "N|HxW"), .scope = DDP_OF_DATA,

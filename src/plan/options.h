@@ -49,9 +49,10 @@ struct ddp_train_options {
     bool normalize;
     const char *target, *columns, *ignore; /* of a table; NULL: not given */
     bool header;
-    int tokens;                             /* enum ddp_token_kind */
-    const char *tokenizer, *chat_template;  /* NULL: not given */
-    int packing, long_samples;              /* enum ddp_packing_kind, ddp_long_kind */
+    int tokens;                            /* enum ddp_token_kind */
+    const char *tokenizer, *chat_template; /* NULL: not given */
+    int packing, long_samples;             /* enum ddp_packing_kind, ddp_long_kind */
+    struct ddp_objective objective;
     int64_t show_masks;                     /* samples */
     const char *tokenize_in, *tokenize_out; /* of ddp_train_tokenize() */
     int64_t seq_len, vocab_size;            /* vocab_size 0: as the data say */
@@ -282,6 +283,16 @@ enum ddp_status ddp_train_plan_optimizer(struct ddp_train_plan *plan,
                                          const struct ddp_train_options *options);
 enum ddp_status ddp_train_plan_schedule(struct ddp_train_plan *plan,
                                         const struct ddp_train_options *options);
+
+/* Reads the value of --objective into a struct ddp_objective. NULL, or what is wrong with it. */
+const char *ddp_train_read_objective(void *member, const char *value);
+/* "dpo, beta 0.1" */
+#define DDP_TRAIN_OBJECTIVE 128
+const char *ddp_train_show_objective(const struct ddp_objective *objective,
+                                     char text[DDP_TRAIN_OBJECTIVE]);
+/* Once the plan is made: DDP_ERR_INVALID names what it does not go with. */
+enum ddp_status ddp_train_check_objective(const struct ddp_train_options *options,
+                                          const struct ddp_train_plan *plan);
 
 /* Reads the value of --export into the options at `destination`. NULL, or what is wrong with it. */
 const char *ddp_train_read_export(void *destination, const char *value);

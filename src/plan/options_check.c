@@ -102,7 +102,8 @@ enum ddp_status ddp_train_check_pairs(const struct ddp_train_options *options)
     if (ddp_options_check(ddp_train_option_table(), &options->given) != DDP_OK)
         return DDP_ERR_INVALID;
     if (options->resume_from && options->load && !ddp_train_given(options, "lora") &&
-        !options->adapters && !options->verify_step) /* whose checkpoints are without their base */
+        !ddp_objective_refers(&options->objective) && !options->adapters &&
+        !options->verify_step) /* whose checkpoints are without their base */
         return ddp_fail(DDP_ERR_INVALID, "--resume-from and --load exclude each other: give one");
     if (check_own_data(options) != DDP_OK)
         return DDP_ERR_INVALID;
@@ -152,6 +153,8 @@ enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
                         "--sample-every: only gpt2 and llama write texts, and the model is %s",
                         plan->model->name);
     enum ddp_status status = check_shape(options);
+    if (status == DDP_OK)
+        status = ddp_train_check_objective(options, plan);
     if (status != DDP_OK || plan->rank != 0)
         return status;
     if (ddp_train_evaluates_only(options))

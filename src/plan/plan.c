@@ -397,7 +397,7 @@ static void print_data(const struct ddp_train_plan *plan, const struct ddp_datas
     fprintf(out, "data     %s%s%" PRId64 " samples", ddp_text_show(shown, data->path),
             *data->path ? ", " : "", data->sample_count);
     if (data->x_dtype == DDP_I32)
-        fprintf(out, " of %" PRId64 " tokens", data->label_count);
+        fprintf(out, " of %" PRId64 " tokens", data->dims[data->dim_count - 1]);
     if (data->label_std > 0)
         fprintf(out, " of %zu numbers, to predict one", data->sample_values);
     else if (data->class_names && data->dim_count == 1)
@@ -511,6 +511,10 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
         print_stages(plan, graph, out);
     ddp_train_plan_print_lanes(plan, out);
     print_steps(plan, options, data, out);
+    if (options->objective.kind) {
+        char objective[DDP_TRAIN_OBJECTIVE];
+        fprintf(out, "prefer   %s\n", ddp_train_show_objective(&options->objective, objective));
+    }
     ddp_train_plan_print_optimizer(plan, out);
     print_local(&plan->local, out);
     for (int stage = 0; stage < plan->stages; stage++)

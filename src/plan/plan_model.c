@@ -157,6 +157,7 @@ enum ddp_status ddp_planned_build(struct ddp_planned *planned)
         .label_dtype = info->float_labels ? DDP_F32 : DDP_I32,
         .table_rows = strcmp(info->source, "table") == 0 ? info->sample_count : 0,
         .size = options->size,
+        .objective = options->objective,
         .own = *ddp_train_model_own(options),
     };
     for (int i = 0; i < info->dim_count; i++)
@@ -168,6 +169,10 @@ enum ddp_status ddp_planned_build(struct ddp_planned *planned)
     enum ddp_status status = apply_config(planned, config);
     if (status == DDP_OK)
         status = ddp_model_configure(planned->plan.model, config);
+    if (status == DDP_OK && config->objective.kind && ddp_llama_of(&config->own)->lora.dropout > 0)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--objective: preferences are learned without dropout, as TRL does: set it "
+                        "to 0");
     if (status == DDP_OK)
         status = ddp_model_build(&planned->graph, planned->plan.model, config);
     if (status == DDP_OK)

@@ -48,9 +48,13 @@ static enum ddp_status choose_rate(struct ddp_train_plan *plan,
     return DDP_OK;
 }
 
+#define PREFERENCE_RATE 1e-6 /* as TRL's */
+
 /* Fine-tuning takes smaller steps. */
 static double model_rate(const struct ddp_model *model, const struct ddp_train_options *options)
 {
+    if (options->objective.kind)
+        return PREFERENCE_RATE;
     if ((ddp_train_given(options, "lora") || options->adapted) && model->adapted_rate > 0)
         return model->adapted_rate;
     return options->load && model->tuned_rate > 0 ? model->tuned_rate : model->rate;

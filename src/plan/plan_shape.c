@@ -72,6 +72,12 @@ enum ddp_status ddp_planned_open_shape(struct ddp_planned *planned)
             options->shape_count ? options->shape[0] : ddp_planned_sequence_length(planned);
         info.dim_count = 1;
         info.label_count = info.dims[0];
+        if (options->objective.kind) { /* a row of documents, with what is said of positions */
+            info.dim_count = 2;
+            info.dims[1] = info.dims[0];
+            info.dims[0] = 2;
+            info.label_count *= DDP_ROLE_PLANES;
+        }
         const int64_t models =
             ddp_planned_model_classes(planned); /* of --config, --load or --size */
         if (options->vocab_size || models)

@@ -148,6 +148,18 @@ static enum ddp_status json_open(void **state, const struct ddp_train_facts *fac
     return DDP_OK;
 }
 
+static void add_preferences(json_t *object, const char *prefix,
+                            const struct ddp_preferences *preferences)
+{
+    char name[64];
+    for (int i = 0; object && ddp_train_preference_names[i].name; i++) {
+        const double value = ddp_train_preference(preferences, i);
+        snprintf(name, sizeof name, "%s%s", prefix, ddp_train_preference_names[i].name);
+        if (!isnan(value))
+            json_object_set_new(object, name, real(value));
+    }
+}
+
 static void json_step(void *state, const struct ddp_train_event *step)
 {
     struct json_log *log = state;
@@ -164,6 +176,8 @@ static void json_step(void *state, const struct ddp_train_event *step)
                   "waiting_for_data", step->wait_seconds / (step->seconds + 1e-9));
     if (object && ddp_graph_target_count(log->facts->graph) > 0)
         json_object_set_new(object, "counted", json_integer(step->counted));
+    if (step->has_preferences)
+        add_preferences(object, "", &step->preferences);
     if (object && !isnan(step->gradient_norm))
         json_object_set_new(object, "gradient_norm", real(step->gradient_norm));
     const double speed = step->flops / (step->seconds + 1e-9);
@@ -193,6 +207,8 @@ static void json_evaluation(void *state, const struct ddp_train_evaluation *eval
         json_object_set_new(object, "test_squared_error", real(scores->squared_error));
         json_object_set_new(object, "test_absolute_error", real(scores->absolute_error));
     }
+    if (scores->has_preferences)
+        add_preferences(object, "test_", &scores->preferences);
     if (object && evaluation->best_step > 0) {
         json_object_set_new(object, "best_step", json_integer(evaluation->best_step));
         json_object_set_new(object, "best_loss", json_real(evaluation->best_loss));

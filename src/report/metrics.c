@@ -21,6 +21,17 @@ static const struct ddp_train_sink_ops *const sinks[] = {
     &ddp_train_sink_tensorboard,
 };
 
+const struct ddp_train_preference_name ddp_train_preference_names[] = {
+    {"rewards/chosen", offsetof(struct ddp_preferences, chosen)},
+    {"rewards/rejected", offsetof(struct ddp_preferences, rejected)},
+    {"rewards/margins", offsetof(struct ddp_preferences, margin)},
+    {"rewards/accuracies", offsetof(struct ddp_preferences, accuracy)},
+    {"logps/chosen", offsetof(struct ddp_preferences, chosen_logp)},
+    {"logps/rejected", offsetof(struct ddp_preferences, rejected_logp)},
+    {"kl", offsetof(struct ddp_preferences, kl)},
+    {NULL, 0},
+};
+
 #define SINK_COUNT (sizeof sinks / sizeof sinks[0])
 
 struct ddp_train_metrics {
@@ -127,7 +138,8 @@ static double lap(ddp_train_metrics *metrics)
 }
 
 void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double loss, int64_t counted,
-                            double rate, double gradient_norm, double wait_seconds)
+                            const struct ddp_preferences *preferences, double rate,
+                            double gradient_norm, double wait_seconds)
 {
     const struct ddp_train_facts *facts = &metrics->facts;
     const int64_t in_epoch = step % facts->steps_per_epoch;
@@ -142,6 +154,7 @@ void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double los
         .logged = (step + 1) % every == 0 || step == facts->total_steps - 1,
         .loss = loss,
         .counted = counted,
+        .has_preferences = preferences,
         .rate = rate,
         .gradient_norm = gradient_norm,
         .seconds = lap(metrics),
@@ -152,6 +165,8 @@ void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double los
         .peak_flops = facts->peak_flops,
     };
     struct ddp_train_event *event = &metrics->last;
+    if (preferences)
+        event->preferences = *preferences;
     event->items = event->samples * metrics->items_of_sample;
     metrics->totals.steps++;
     metrics->totals.seconds += event->seconds;

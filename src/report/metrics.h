@@ -61,13 +61,15 @@ struct ddp_train_event {
     double loss, rate;
     int64_t counted;      /* labels that the loss is the mean of, as ddp_mode_counted() has it */
     double gradient_norm; /* NAN: not computed */
-    double seconds;       /* since the end of the step before, evaluations left out */
-    double wait_seconds;  /* of these, for data */
-    double samples;       /* of the global batch */
-    double items;         /* what `unit` counts */
-    const char *unit;     /* "samples", say, or "tokens" */
-    double flops;         /* of the model */
-    double peak_flops;    /* that the machine could do in a second; 0: not measured */
+    bool has_preferences; /* the loss is of such */
+    struct ddp_preferences preferences;
+    double seconds;      /* since the end of the step before, evaluations left out */
+    double wait_seconds; /* of these, for data */
+    double samples;      /* of the global batch */
+    double items;        /* what `unit` counts */
+    const char *unit;    /* "samples", say, or "tokens" */
+    double flops;        /* of the model */
+    double peak_flops;   /* that the machine could do in a second; 0: not measured */
 };
 
 /* What a run has done so far, evaluations and checkpoints left out. */
@@ -88,7 +90,22 @@ struct ddp_train_scores {
     /* Of numbers that were scaled, in their own unit; R2 is NaN where all are equal. */
     bool has_errors;
     double squared_error, absolute_error, r2;
+    bool has_preferences;
+    struct ddp_preferences preferences;
 };
+
+/* What TRL calls the members of struct ddp_preferences; ends in a NULL. */
+struct ddp_train_preference_name {
+    const char *name;
+    size_t offset; /* of the double */
+};
+extern const struct ddp_train_preference_name ddp_train_preference_names[];
+
+/* The i-th of them; NaN: it is not measured. */
+static inline double ddp_train_preference(const struct ddp_preferences *preferences, int i)
+{
+    return *(const double *)((const char *)preferences + ddp_train_preference_names[i].offset);
+}
 
 struct ddp_train_evaluation {
     int64_t step, epoch; /* that it came after, from 0 */
@@ -136,9 +153,11 @@ enum ddp_status ddp_train_metrics_open(ddp_train_metrics **metrics,
 
 /* After each step.
  *   counted       as in struct ddp_train_event
+ *   preferences   the same; NULL: the loss has none
  *   wait_seconds  that data has been waited for since the start */
 void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double loss, int64_t counted,
-                            double rate, double gradient_norm, double wait_seconds);
+                            const struct ddp_preferences *preferences, double rate,
+                            double gradient_norm, double wait_seconds);
 
 /* The last one; it ends with the metrics. */
 const struct ddp_train_event *ddp_train_metrics_last(const ddp_train_metrics *metrics);

@@ -273,7 +273,7 @@ static void progress_evaluation(void *state, const struct ddp_train_evaluation *
     struct progress *p = state;
     const struct ddp_train_scores *scores = &evaluation->scores;
     char step[64] = "", accuracy[64] = "", errors[128] = "", perplexity[64] = "", bits[64] = "",
-         best[192] = "";
+         rewards[96] = "", best[192] = "";
     p->evaluation_seconds = evaluation->seconds;
     if (evaluation->shows_step)
         snprintf(step, sizeof step, "step %" PRId64 "/%" PRId64 ": ", evaluation->step + 1,
@@ -288,9 +288,15 @@ static void progress_evaluation(void *state, const struct ddp_train_evaluation *
         snprintf(errors, sizeof errors,
                  ", R2 %.4f, mean squared error %.5g, mean absolute error %.5g", scores->r2,
                  scores->squared_error, scores->absolute_error);
+    if (scores->has_preferences)
+        snprintf(rewards, sizeof rewards, ", rewards of chosen %.4f, of rejected %.4f",
+                 scores->preferences.chosen, scores->preferences.rejected);
+    if (scores->has_preferences && !isnan(scores->preferences.accuracy))
+        snprintf(accuracy, sizeof accuracy, "%.2f %% in order, ",
+                 100 * scores->preferences.accuracy);
     ddp_bar_clear();
-    ddp_terminal_print(p->out, "%s%stest loss %.4f%s%s%s%s\n", step, accuracy, scores->loss,
-                       perplexity, bits, errors,
+    ddp_terminal_print(p->out, "%s%stest loss %.4f%s%s%s%s%s\n", step, accuracy, scores->loss,
+                       perplexity, bits, errors, rewards,
                        evaluation->shows_best ? best_text(evaluation, best, sizeof best) : "");
     fflush(p->out);
     p->printed_ns = ddp_clock_ns();

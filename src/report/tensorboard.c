@@ -23,7 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SCALARS   8
+#define SCALARS   16
 #define DT_STRING 7
 
 struct tensorboard {
@@ -66,6 +66,7 @@ static void write_event(struct tensorboard *board, const Ddp__Events__Event *eve
 struct scalars {
     Ddp__Events__Value values[SCALARS];
     Ddp__Events__Value *pointers[SCALARS];
+    char names[SCALARS][48]; /* of some */
     size_t count;
 };
 
@@ -173,6 +174,18 @@ static enum ddp_status board_open(void **state, const struct ddp_train_facts *fa
     return DDP_OK;
 }
 
+static void add_preferences(struct scalars *scalars, const char *prefix,
+                            const struct ddp_preferences *preferences)
+{
+    for (int i = 0; ddp_train_preference_names[i].name && scalars->count < SCALARS; i++) {
+        const double value = ddp_train_preference(preferences, i);
+        char *tag = scalars->names[scalars->count];
+        snprintf(tag, sizeof scalars->names[0], "%s%s", prefix, ddp_train_preference_names[i].name);
+        if (!isnan(value))
+            add_scalar(scalars, tag, value);
+    }
+}
+
 static void board_step(void *state, const struct ddp_train_event *step)
 {
     struct tensorboard *board = state;
@@ -192,6 +205,8 @@ static void board_step(void *state, const struct ddp_train_event *step)
                    step->flops / (step->seconds + 1e-9) / step->peak_flops);
     if (!isnan(step->gradient_norm))
         add_scalar(&scalars, "train/gradient_norm", step->gradient_norm);
+    if (step->has_preferences)
+        add_preferences(&scalars, "train/", &step->preferences);
     write_summary(board, step->step + 1, scalars.pointers, scalars.count);
 }
 
@@ -210,6 +225,8 @@ static void board_evaluation(void *state, const struct ddp_train_evaluation *eva
         add_scalar(&scalars, "test/squared_error", evaluation->scores.squared_error);
         add_scalar(&scalars, "test/absolute_error", evaluation->scores.absolute_error);
     }
+    if (evaluation->scores.has_preferences)
+        add_preferences(&scalars, "test/", &evaluation->scores.preferences);
     write_summary(state, evaluation->step + 1, scalars.pointers, scalars.count);
 }
 

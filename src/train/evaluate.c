@@ -34,17 +34,20 @@ struct ddp_train_evaluator {
     ddp_comm *comm;
     const ddp_dataset *test;
     ddp_device *device;
-    int64_t label_count;       /* of a sample */
-    bool numbers;              /* labels are: there are no predicted classes */
-    double unit;               /* of scaled numbers, whose errors are measured; 0: they are not */
-    struct errors *errors;     /* of each batch, as its loss */
-    int64_t count, batch_rows; /* samples, and how many at a time */
-    int64_t batch_count;       /* of all ranks */
-    int64_t begin, end;        /* this rank's batches */
-    double *sums;              /* the loss of each batch, times its rows; 0: another rank's */
-    struct sized whole, tail;  /* for full batches and for the last one */
-    float *loss;               /* on the device, as a flat gradient array's first elements */
-    int32_t *predictions;      /* on the device */
+    int64_t label_count;   /* of a sample */
+    bool numbers;          /* labels are: there are no predicted classes */
+    double unit;           /* of scaled numbers, whose errors are measured; 0: they are not */
+    struct errors *errors; /* of each batch, as its loss */
+    const struct ddp_objective *objective;   /* preferences; NULL: another loss */
+    double (*measures)[DDP_PREFERENCE_SUMS]; /* the same; NULL: none */
+    bool sequences;                          /* the visitor gets their log-probabilities */
+    int64_t count, batch_rows;               /* samples, and how many at a time */
+    int64_t batch_count;                     /* of all ranks */
+    int64_t begin, end;                      /* this rank's batches */
+    double *sums;             /* the loss of each batch, times its rows; 0: another rank's */
+    struct sized whole, tail; /* for full batches and for the last one */
+    float *loss;              /* on the device, as a flat gradient array's first elements */
+    int32_t *predictions;     /* on the device */
     int32_t *host_predictions;
     int threads; /* that read samples */
     ddp_train_visit *visit;
@@ -126,9 +129,13 @@ static enum ddp_status alloc_buffers(ddp_train_evaluator *e)
     e->sums = ddp_array_alloc((size_t)e->batch_count, sizeof *e->sums);
     if (e->unit > 0)
         e->errors = ddp_array_alloc((size_t)e->batch_count, sizeof *e->errors);
-    if (status == DDP_OK && (!e->host_predictions || !e->sums || (e->unit > 0 && !e->errors)))
+    if (e->objective)
+        e->measures = ddp_array_alloc((size_t)e->batch_count, sizeof *e->measures);
+    if (status == DDP_OK && (!e->host_predictions || !e->sums || (e->unit > 0 && !e->errors) ||
+                             (e->objective && !e->measures)))
         status = DDP_ERR_MEMORY;
-    return status == DDP_OK && (e->visit || e->errors) && has_output(e) ? alloc_logits(e) : status;
+    const bool logits = (e->visit && !e->sequences) || e->errors;
+    return status == DDP_OK && logits && has_output(e) ? alloc_logits(e) : status;
 }
 
 /* The graphs that this rank needs, if any, and where their results go. */
@@ -158,6 +165,8 @@ enum ddp_status ddp_train_evaluator_create(ddp_train_evaluator **evaluator,
     e->label_count = info->label_count;
     e->numbers = info->float_labels;
     e->unit = info->label_count == 1 ? info->label_std : 0;
+    e->objective = setup->config->objective.kind ? &setup->config->objective : NULL;
+    e->sequences = setup->sequences;
     e->visit = setup->visit;
     e->visit_arg = setup->visit_arg;
     e->classes = setup->config->classes;
@@ -197,6 +206,7 @@ void ddp_train_evaluator_destroy(ddp_train_evaluator *evaluator)
     free(e->logits);
     free(e->confusion);
     free(e->errors);
+    free(e->measures);
     free(e->sums);
     free(e);
 }
@@ -237,6 +247,26 @@ static enum ddp_status visit_batch(ddp_train_evaluator *e, const ddp_exec *exec,
                : DDP_OK;
 }
 
+/* The measures of a batch, and what the visitor is to have. */
+static enum ddp_status score_preferences(ddp_train_evaluator *e, const struct ddp_batch *batch,
+                                         const float *sums)
+{
+    const int64_t number = e->begin + batch->step;
+    const size_t values = (size_t)(batch->rows * e->label_count / DDP_ROLE_PLANES);
+    enum ddp_status status = DDP_OK;
+    for (int i = 0; i < DDP_PREFERENCE_SUMS; i++)
+        e->measures[number][i] = (double)sums[i];
+    if (!e->sequences)
+        return DDP_OK;
+    status = ddp_device_copy_out(e->device, e->host_predictions, e->predictions,
+                                 values * sizeof *e->host_predictions);
+    if (status == DDP_OK)
+        status = ddp_device_synchronize(e->device);
+    return status == DDP_OK ? e->visit(e->visit_arg, number * e->batch_rows, batch,
+                                       (const float *)(const void *)e->host_predictions)
+                            : status;
+}
+
 /* What is counted of labels: correct predictions, and those that do not count. */
 struct tally {
     int64_t right, uncounted;
@@ -247,22 +277,26 @@ struct tally {
 static enum ddp_status score_batch(ddp_train_evaluator *e, ddp_exec *exec,
                                    const struct ddp_batch *batch, struct tally *tally)
 {
-    const int64_t predictions = e->numbers ? 0 : batch->rows * e->label_count;
-    float sums[2] = {0, 0};
+    const int64_t predictions = e->numbers || e->objective ? 0 : batch->rows * e->label_count;
+    float sums[DDP_PREFERENCE_SUMS] = {0, 0};
     enum ddp_status status = ddp_exec_loss(exec);
     if (status == DDP_OK && predictions > 0)
         status = ddp_device_copy_out(e->device, e->host_predictions, e->predictions,
                                      (size_t)predictions * sizeof *e->host_predictions);
     if (status == DDP_OK)
-        status = ddp_device_copy_out(
-            e->device, sums, ddp_exec_loss_value(exec),
-            ddp_graph_target_count(ddp_exec_graph(exec)) > 0 ? sizeof sums : sizeof *sums);
+        status = ddp_device_copy_out(e->device, sums, ddp_exec_loss_value(exec),
+                                     e->objective ? sizeof sums
+                                     : ddp_graph_target_count(ddp_exec_graph(exec)) > 0
+                                         ? 2 * sizeof *sums
+                                         : sizeof *sums);
     if (status == DDP_OK)
         status = ddp_device_synchronize(e->device);
     if (status != DDP_OK)
         return status;
     e->sums[e->begin + batch->step] = (double)sums[0] * (double)batch->rows;
     tally->uncounted += (int64_t)sums[1];
+    if (e->objective)
+        return score_preferences(e, batch, sums);
     for (int64_t i = 0; i < predictions; i++)
         tally->right += e->host_predictions[i] == batch->labels[i];
     for (int64_t i = 0; e->confusion && i < predictions; i++)
@@ -323,22 +357,32 @@ static void put_scores(const ddp_train_evaluator *e, const struct tally *tally,
                        struct ddp_train_scores *scores)
 {
     const struct ddp_dataset_info *info = ddp_dataset_info(e->test);
-    const int64_t labels = e->count * e->label_count, counted = labels - tally->uncounted;
+    const int64_t of_sample = e->objective ? 1 : e->label_count; /* targets */
+    const int64_t labels = e->count * of_sample, counted = labels - tally->uncounted;
     double sum = 0;
     for (int64_t i = 0; i < e->batch_count; i++)
         sum += e->sums[i];
     const bool known = counted > 0 && !isnan(sum);
     const double loss =
-        known ? sum / ((double)counted / (double)e->label_count) : NAN; /* without a sign */
+        known ? sum / ((double)counted / (double)of_sample) : NAN; /* without a sign */
     *scores = (struct ddp_train_scores){
         .samples = e->count,
-        .accuracy = e->numbers || counted <= 0 ? NAN : (double)tally->right / (double)counted,
+        .accuracy = e->numbers || e->objective || counted <= 0
+                        ? NAN
+                        : (double)tally->right / (double)counted,
         .loss = loss,
-        .has_perplexity = info->x_dtype == DDP_I32 && !e->numbers,
+        .has_perplexity = info->x_dtype == DDP_I32 && !e->numbers && !e->objective,
+        .has_preferences = e->objective,
         .has_bits_per_byte = info->token_bytes > 0,
         .perplexity = ddp_math_exp(loss),
         .bits_per_byte = info->token_bytes > 0 ? loss / (M_LN2 * info->token_bytes) : 0,
     };
+    double measures[DDP_PREFERENCE_SUMS] = {0};
+    for (int64_t i = 0; e->objective && i < e->batch_count; i++)
+        for (int k = 0; k < DDP_PREFERENCE_SUMS; k++)
+            measures[k] += e->measures[i][k];
+    if (e->objective)
+        ddp_preferences_make(&scores->preferences, e->objective, measures);
     struct errors all = {0};
     for (int64_t i = 0; e->errors && i < e->batch_count; i++) {
         all.absolute += e->errors[i].absolute;
@@ -363,6 +407,8 @@ enum ddp_status ddp_train_evaluator_run(ddp_train_evaluator *evaluator,
     memset(e->sums, 0, (size_t)e->batch_count * sizeof *e->sums);
     if (e->errors)
         memset(e->errors, 0, (size_t)e->batch_count * sizeof *e->errors);
+    if (e->objective)
+        memset(e->measures, 0, (size_t)e->batch_count * sizeof *e->measures);
     enum ddp_status status = run_batches(e, &tally);
     counts[0] = tally.right;
     counts[1] = tally.uncounted;
@@ -370,6 +416,9 @@ enum ddp_status ddp_train_evaluator_run(ddp_train_evaluator *evaluator,
         status = ddp_comm_allreduce(e->comm, counts, 2, DDP_I64, DDP_SUM);
     if (status == DDP_OK) /* exact: of each batch all ranks but one have 0 */
         status = ddp_comm_allreduce(e->comm, e->sums, (size_t)e->batch_count, DDP_F64, DDP_SUM);
+    if (status == DDP_OK && e->objective)
+        status = ddp_comm_allreduce(e->comm, e->measures,
+                                    (size_t)e->batch_count * DDP_PREFERENCE_SUMS, DDP_F64, DDP_SUM);
     if (status == DDP_OK && e->errors)
         status = ddp_comm_allreduce(e->comm, e->errors,
                                     (size_t)e->batch_count * sizeof *e->errors / sizeof(double),

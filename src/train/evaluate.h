@@ -36,7 +36,10 @@ struct ddp_train_evaluator_setup {
     ddp_train_visit *visit;
     void *visit_arg;
     int64_t outputs; /* numbers for a sample, if its label is not a class; 0: one for each class */
-    bool confusion;  /* count which class is taken for which, unless there are too many */
+    /* Preferences: the visitor gets, in the place of logits, what ddp_preference() writes to
+     * log_probabilities: (rows, T). */
+    bool sequences;
+    bool confusion; /* count which class is taken for which, unless there are too many */
 };
 
 /* Prepares to evaluate this rank's batches. What the setup points to outlives the evaluator, except

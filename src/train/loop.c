@@ -214,8 +214,11 @@ enum ddp_status ddp_run_step(struct ddp_run *run)
     if (isnan(loss))
         loss = NAN; /* without a sign, which would be printed */
     const double norm = gradient_norm(run);
-    ddp_train_metrics_step(run->metrics, step, (double)loss, ddp_mode_counted(run->mode), rate,
-                           norm, ddp_loader_wait_seconds(run->loader));
+    struct ddp_preferences preferences;
+    const bool prefers = ddp_mode_preferences(run->mode, &preferences);
+    ddp_train_metrics_step(run->metrics, step, (double)loss, ddp_mode_counted(run->mode),
+                           prefers ? &preferences : NULL, rate, norm,
+                           ddp_loader_wait_seconds(run->loader));
     status = ddp_train_guard_step(run, step, (double)loss, norm);
     if (status == DDP_OK && run->planned.options->report.verbose)
         status = print_weights(run);

@@ -5,6 +5,7 @@
 
 #include "train/run.h"
 
+#include "core/hash.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/trace.h"
@@ -57,6 +58,10 @@ static enum ddp_status open_sets(struct ddp_run *run)
         .chat = options->chat_template,
         .packing = (enum ddp_packing_kind)options->packing,
         .long_samples = (enum ddp_long_kind)options->long_samples,
+        .preferences = options->objective.kind == DDP_OBJECTIVE_NONE  ? DDP_PREFERENCES_NONE
+                       : options->objective.kind == DDP_OBJECTIVE_KTO ? DDP_PREFERENCES_RATED
+                                                                      : DDP_PREFERENCES_PAIRS,
+        .group = run->planned.plan.batch_size,
         .watch = {goes_on, run->job},
         .data_size = options->data_size,
         .seed = options->seed,
@@ -176,6 +181,9 @@ static enum ddp_status init_weights(struct ddp_run *run)
                                    run->planned.model_config.compute);
     if (status == DDP_OK && run->planned.plan.rank == 0)
         status = fill_weights(run);
+    if (status == DDP_OK && run->planned.plan.rank == 0 && ddp_run_refers(run))
+        run->reference_hash = ddp_hash(
+            run->weights, (size_t)ddp_graph_flat_count(run->planned.graph) * sizeof(float));
     if (status == DDP_OK && run->planned.plan.rank == 0)
         run->frozen_hash = ddp_frozen_hash(run->planned.graph, run->frozen.values);
     if (status == DDP_OK)
@@ -341,6 +349,8 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
     if (status != DDP_OK || options->plan)
         return status;
     status = on_device(run, create_mode);
+    if (status == DDP_OK)
+        status = ddp_run_make_reference(run);
     if (status == DDP_OK)
         status = ddp_run_restore(run);
     if (status == DDP_OK)

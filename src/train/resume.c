@@ -20,144 +20,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define LANES        "lanes"
-#define FROZEN       "frozen parameters"
 #define LOCK_WAIT_MS 10000 /* a killed worker may take that long to end */
-
-/* --- what makes two runs the same ------------------------------------------------------------- */
-
-/* The shortest text that reads back as the same number. */
-static const char *number_text(char text[32], double value)
-{
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, 32, "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
-            break;
-    }
-    return text;
-}
-
-static void add_number(struct ddp_checkpoint_facts *facts, const char *name, double value)
-{
-    char text[32];
-    ddp_checkpoint_fact_add(facts, name, "%s", number_text(text, value));
-}
-
-static void add_flag(struct ddp_checkpoint_facts *facts, const char *name, bool value)
-{
-    ddp_checkpoint_fact_add(facts, name, "%s", value ? "yes" : "no");
-}
-
-/* Where the rate falls: "30,60" steps. */
-static const char *milestones_text(const struct ddp_schedule *schedule, char *text, size_t size)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (int i = 0; i < schedule->milestone_count && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%" PRId64, i ? "," : "",
-                                 schedule->milestones[i]);
-    return text;
-}
-
-/* A constant rate and one that falls in steps say nothing of the end: such a run may be made
- * longer. The others are extended (extend.c), which reads this again. */
-static void add_schedule(struct ddp_checkpoint_facts *facts, const struct ddp_schedule *schedule)
-{
-    char number[32], milestones[DDP_SCHEDULE_MILESTONES * 24];
-    const char *name = ddp_schedule_names[schedule->kind];
-    add_number(facts, DDP_FACT_RATE, schedule->rate);
-    ddp_checkpoint_fact_add(facts, DDP_FACT_WARMUP, "%" PRId64, schedule->warmup_steps);
-    switch (schedule->kind) {
-    case DDP_SCHEDULE_CONSTANT:
-        ddp_checkpoint_fact_add(facts, DDP_FACT_SCHEDULE, "%s", name);
-        break;
-    case DDP_SCHEDULE_STEP:
-        number_text(number, schedule->gamma);
-        if (schedule->step_size > 0)
-            ddp_checkpoint_fact_add(facts, "schedule", "%s, times %s every %" PRId64 " steps", name,
-                                    number, schedule->step_size);
-        else
-            ddp_checkpoint_fact_add(facts, "schedule", "%s, times %s at %s", name, number,
-                                    milestones_text(schedule, milestones, sizeof milestones));
-        break;
-    case DDP_SCHEDULE_LINEAR:
-    case DDP_SCHEDULE_COSINE:
-        ddp_checkpoint_fact_add(facts, DDP_FACT_SCHEDULE, "%s to %s over %" PRId64 " steps", name,
-                                number_text(number, schedule->min_rate), schedule->total_steps);
-        break;
-    }
-    if (schedule->extended_at > 0)
-        ddp_checkpoint_fact_add(facts, DDP_FACT_EXTENDED, "at step %" PRId64 " from rate %s",
-                                schedule->extended_at,
-                                number_text(number, schedule->extended_rate));
-}
-
-static void add_optimizer(struct ddp_checkpoint_facts *facts, const struct ddp_train_plan *plan)
-{
-    const struct ddp_optimizer_config *optimizer = &plan->optimizer;
-    ddp_checkpoint_fact_add(facts, "optimizer", "%s", optimizer->name);
-    if (strcmp(optimizer->name, "sgd") == 0) {
-        add_number(facts, "momentum", optimizer->momentum);
-        add_flag(facts, "nesterov", optimizer->nesterov);
-    } else {
-        add_number(facts, "beta1", optimizer->beta1);
-        add_number(facts, "beta2", optimizer->beta2);
-        add_number(facts, "eps", optimizer->eps);
-    }
-    add_number(facts, "weight decay", optimizer->weight_decay);
-    if (optimizer->weight_decay > 0)
-        add_flag(facts, "decay of matrices alone", plan->decay_matrices_only);
-    add_number(facts, "norm to clip at", plan->clip_norm);
-}
-
-/* Where all steps are ordinary, checkpoints are those of runs that know no others. */
-static void add_local(struct ddp_checkpoint_facts *facts, const struct ddp_mode_local *local)
-{
-    char rate[32], momentum[32];
-    if (local->every <= 1)
-        return;
-    ddp_checkpoint_fact_add(facts, "sync every", "%" PRId64, local->every);
-    ddp_checkpoint_fact_add(facts, "local from", "%" PRId64, local->from);
-    add_flag(facts, "sync state", false); /* that of earlier versions */
-    if (local->outer)
-        ddp_checkpoint_fact_add(facts, "outer SGD", "rate %s momentum %s",
-                                number_text(rate, local->outer_rate),
-                                number_text(momentum, local->outer_momentum));
-}
-
-/* A new setting that determines them must be added here. */
-void ddp_run_collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts *facts)
-{
-    const struct ddp_train_plan *plan = &run->planned.plan;
-    facts->count = 0;
-    ddp_checkpoint_fact_add(facts, "model", "%s", ddp_graph_description(run->planned.graph));
-    add_number(facts, "dropout",
-               plan->model->dropout ? plan->model->dropout(&run->planned.model_config) : 0);
-    add_flag(facts, "bf16", run->planned.model_config.compute == DDP_BF16);
-    ddp_checkpoint_fact_add(facts, "parameters", "%" PRId64,
-                            ddp_graph_element_count(run->planned.graph));
-    if (ddp_graph_frozen_count(run->planned.graph) > 0) /* which checkpoints do not hold */
-        ddp_checkpoint_fact_add(facts, FROZEN, "%d of hash %016" PRIx64,
-                                ddp_graph_frozen_count(run->planned.graph), run->frozen_hash);
-    ddp_checkpoint_fact_add(facts, "samples", "%" PRId64,
-                            ddp_dataset_info(run->planned.data)->sample_count);
-    ddp_checkpoint_fact_add(facts, DDP_CHECKPOINT_DATA, "%016" PRIx64, run->data_fingerprint);
-    if (run->planned.options->val_split > 0)
-        add_number(facts, "val split", run->planned.options->val_split);
-    if (run->planned.options->normalize)
-        add_flag(facts, "normalize", true);
-    add_flag(facts, "shuffle", plan->sampler.shuffle);
-    add_flag(facts, "drop last", plan->sampler.drop_last);
-    add_flag(facts, "crop", run->planned.options->crop);
-    add_flag(facts, "flip", run->planned.options->flip);
-    add_flag(facts, "sync batch norm", run->planned.options->sync_batch_norm);
-    ddp_checkpoint_fact_add(facts, DDP_CHECKPOINT_SHARDS, "%" PRId64, plan->global_shards);
-    ddp_checkpoint_fact_add(facts, LANES, "%" PRId64, plan->lanes);
-    ddp_checkpoint_fact_add(facts, DDP_CHECKPOINT_BATCH, "%" PRId64, plan->batch_size);
-    add_optimizer(facts, plan);
-    add_local(facts, &plan->local);
-    add_schedule(facts, &plan->schedule);
-}
 
 static struct ddp_checkpoint_cursor cursor_at(const struct ddp_run *run, int64_t step)
 {
@@ -259,8 +122,8 @@ static void take_lanes(struct ddp_run *run)
     struct ddp_train_plan *plan = &run->planned.plan;
     int64_t lanes = plan->global_shards;
     /* Anything else comes from another number of shards, which differs as well. */
-    if (!ddp_parse_int64(ddp_checkpoint_fact_value(saved, LANES), 1, lanes, &lanes))
-        ddp_checkpoint_fact_add(saved, LANES, "%" PRId64, lanes);
+    if (!ddp_parse_int64(ddp_checkpoint_fact_value(saved, DDP_CHECKPOINT_LANES), 1, lanes, &lanes))
+        ddp_checkpoint_fact_add(saved, DDP_CHECKPOINT_LANES, "%" PRId64, lanes);
     if (ddp_train_given(run->planned.options, "lanes"))
         return;
     ddp_train_plan_lanes(plan, lanes);
@@ -272,7 +135,7 @@ static void take_lanes(struct ddp_run *run)
             "of a run without interruption within rounding, not to the bit",
             run->resumed.path, lanes, plan->lanes, units, ddp_train_plan_unit_name(plan),
             units == 1 ? "" : "s");
-    ddp_checkpoint_fact_add(saved, LANES, "%" PRId64, plan->lanes);
+    ddp_checkpoint_fact_add(saved, DDP_CHECKPOINT_LANES, "%" PRId64, plan->lanes);
 }
 
 static enum ddp_status check_checkpoint(struct ddp_run *run)
@@ -282,10 +145,15 @@ static enum ddp_status check_checkpoint(struct ddp_run *run)
     take_lanes(run);
     ddp_run_take_schedule(run);
     ddp_run_collect_facts(run, &facts);
+    if (run->planned.options->plan && run->planned.options->objective.kind) /* the same */
+        ddp_checkpoint_fact_add(
+            &facts, DDP_CHECKPOINT_REFERENCE, "%s",
+            ddp_checkpoint_fact_value(&run->resumed.state.facts, DDP_CHECKPOINT_REFERENCE));
     if (run->planned.options->plan &&
         ddp_graph_frozen_count(run->planned.graph) > 0) /* it has not read them */
-        ddp_checkpoint_fact_add(&facts, FROZEN, "%s",
-                                ddp_checkpoint_fact_value(&run->resumed.state.facts, FROZEN));
+        ddp_checkpoint_fact_add(
+            &facts, DDP_CHECKPOINT_FROZEN, "%s",
+            ddp_checkpoint_fact_value(&run->resumed.state.facts, DDP_CHECKPOINT_FROZEN));
     enum ddp_status status = ddp_run_match(run, &facts);
     const struct ddp_checkpoint_cursor now = cursor_at(run, saved->step);
     if (status == DDP_OK && memcmp(&now, saved, sizeof now) != 0)
@@ -313,12 +181,12 @@ static enum ddp_status check_workers(const struct ddp_run *run)
                     before, before + local->every);
 }
 
-static enum ddp_status take_weights(struct ddp_run *run)
+static enum ddp_status take_weights(struct ddp_run *run, float *weights)
 {
     const ddp_graph *graph = run->planned.graph;
-    return run->from_copy ? ddp_copy_take(run->copy, 0, run->weights,
+    return run->from_copy ? ddp_copy_take(run->copy, 0, weights,
                                           (size_t)ddp_graph_flat_count(graph) * sizeof(float))
-                          : ddp_checkpoint_take_weights(&run->resumed, graph, run->weights);
+                          : ddp_checkpoint_take_weights(&run->resumed, graph, weights);
 }
 
 /* What rank 0 finds, for all. */
@@ -357,8 +225,9 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
                 .rate = schedule->rate,
                 .extended_rate = schedule->extended_rate,
                 .own_rate = run->resumed.state.has_rate ? run->resumed.state.rate : NAN};
-            if (status == DDP_OK && run->weights) /* a plan has none */
-                status = take_weights(run);
+            /* A plan has none; a reference is made before, of those that training began with. */
+            if (status == DDP_OK && run->weights && !ddp_run_refers(run))
+                status = take_weights(run, run->weights);
         }
         if (status == DDP_OK && run->copy)
             ddp_copy_start(run->copy, found.step);
@@ -381,6 +250,21 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
     } else if (status == DDP_OK && !ddp_train_evaluates_only(options)) {
         status = ddp_train_plan_check_lanes(&run->planned.plan);
     }
+    return status;
+}
+
+/* In the place of those that the reference was made of. */
+static enum ddp_status restore_weights(struct ddp_run *run)
+{
+    const int64_t count = ddp_graph_flat_count(run->planned.graph);
+    const bool reader = run->planned.plan.rank == 0;
+    float *flat = reader ? ddp_array_alloc((size_t)count, sizeof *flat) : NULL;
+    enum ddp_status status = !reader || flat ? DDP_OK : DDP_ERR_MEMORY;
+    if (status == DDP_OK && reader)
+        status = take_weights(run, flat);
+    if (status == DDP_OK)
+        status = ddp_mode_put_weights(run->mode, 0, count, flat);
+    free(flat);
     return status;
 }
 
@@ -431,7 +315,11 @@ static enum ddp_status create_writer(struct ddp_run *run)
 
 enum ddp_status ddp_run_restore(struct ddp_run *run)
 {
-    enum ddp_status status = run->is_resumed ? restore_optimizer(run) : DDP_OK;
+    enum ddp_status status = DDP_OK;
+    if (run->is_resumed && ddp_run_refers(run))
+        status = restore_weights(run);
+    if (status == DDP_OK && run->is_resumed)
+        status = restore_optimizer(run);
     ddp_checkpoint_drop_files(&run->resumed);
     return status == DDP_OK && run->checkpoint_dir.path ? create_writer(run) : status;
 }

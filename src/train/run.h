@@ -23,7 +23,8 @@ struct ddp_run {
     struct ddp_train_tensor *tensors; /* for the program: one for each of its parameters */
     float *weights; /* flat, host: the initial ones, later what was fetched; NULL in between */
     struct ddp_frozen_host frozen;
-    uint64_t frozen_hash; /* of its values, on rank 0 */
+    uint64_t frozen_hash;    /* of its values, on rank 0 */
+    uint64_t reference_hash; /* --objective: of the weights that training began with, on rank 0 */
     ddp_mode *mode;
     ddp_loader *loader;
     ddp_train_evaluator *evaluator;
@@ -124,6 +125,11 @@ enum ddp_status ddp_run_fill_arrays(struct ddp_run *run, float *const *arrays);
 
 /* What state.json says of them. On rank 0. */
 void ddp_run_describe_state(const struct ddp_run *run, struct ddp_checkpoint_state *state);
+
+/* Whether the loss compares with the model that training began with; and gives the data what that
+ * one says of their answers (reference.c), before other weights are restored. Collective. */
+bool ddp_run_refers(const struct ddp_run *run);
+enum ddp_status ddp_run_make_reference(struct ddp_run *run);
 
 /* A loader of this rank's shards that begins with optimizer step `step`.
  *   depth  batches held at once; 0: the loader's default */

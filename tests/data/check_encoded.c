@@ -305,6 +305,45 @@ START_TEST(records_of_three_kinds)
 }
 END_TEST
 
+/* What both answers begin with is the prompt, as TRL has it: characters, less a space. */
+START_TEST(records_of_preferences)
+{
+    static const struct {
+        const char *line, *prompt, *chosen, *rejected;
+    } rows[] = {
+        {"{\"prompt\": \"Q\", \"chosen\": \"A\", \"rejected\": \"AB\"}", "Q", "A", "AB"},
+        {"{\"chosen\": \"Q: yes\", \"rejected\": \"Q: no\"}", "Q:", " yes", " no"},
+        {"{\"chosen\": \"ab\", \"rejected\": \"abc\"}", "a", "b", "bc"},
+        {"{\"chosen\": \"a\u00e4\", \"rejected\": \"a\u00e5\"}", "a", "\xc3\xa4", "\xc3\xa5"},
+        {"{\"chosen\": \"a\", \"rejected\": \"\"}", "", "a", ""},
+        {"{\"prompt\": \"Q\", \"completion\": \"A\", \"label\": true}", "Q", "A", NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct ddp_record record;
+        const char *line = rows[i].line;
+        ck_assert_int_eq(ddp_record_parse_preference(&record, line, strlen(line), "here"), DDP_OK);
+        const struct ddp_said *said[] = {&record.prompt, &record.answers[0], &record.answers[1]};
+        const char *expected[] = {rows[i].prompt, rows[i].chosen, rows[i].rejected};
+        for (int k = 0; k < 3 && expected[k]; k++) {
+            ck_assert_uint_eq(said[k]->bytes, strlen(expected[k]));
+            ck_assert_mem_eq(said[k]->text, expected[k], said[k]->bytes);
+        }
+        ck_assert(record.kind == (rows[i].rejected ? DDP_RECORD_PAIR : DDP_RECORD_RATED));
+        ddp_record_free(&record);
+    }
+    const char *chat = "{\"chosen\": [{\"role\": \"user\", \"content\": \"Q\"}, {\"role\": "
+                       "\"assistant\", \"content\": \"A\"}], \"rejected\": [{\"role\": \"user\", "
+                       "\"content\": \"Q\"}, {\"role\": \"assistant\", \"content\": \"B\"}]}";
+    struct ddp_record record;
+    ck_assert_int_eq(ddp_record_parse_preference(&record, chat, strlen(chat), "here"), DDP_OK);
+    ck_assert(record.prompt.message_count == 1 && record.answers[1].message_count == 1);
+    ck_assert_str_eq(record.prompt.messages[0].content, "Q");
+    ck_assert_str_eq(record.answers[0].messages[0].content, "A");
+    ck_assert_str_eq(record.answers[1].messages[0].content, "B");
+    ddp_record_free(&record);
+}
+END_TEST
+
 START_TEST(records_of_other_shapes)
 {
     static const char *const bad[][2] = {
@@ -360,6 +399,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, lines_have_numbers);
     tcase_add_test(tc, long_lines);
     tcase_add_test(tc, records_of_three_kinds);
+    tcase_add_test(tc, records_of_preferences);
     tcase_add_test(tc, records_of_other_shapes);
     return suite;
 }

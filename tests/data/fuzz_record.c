@@ -36,6 +36,25 @@ static bool take(const struct ddp_line *line)
     return accepted;
 }
 
+/* The same of preferences: answers are told apart, and end where their texts do. */
+static void take_preference(const struct ddp_line *line)
+{
+    struct ddp_record record;
+    const bool accepted =
+        ddp_record_parse_preference(&record, line->at, line->bytes, "input") == DDP_OK;
+    const struct ddp_said *said[] = {&record.prompt, &record.answers[0], &record.answers[1]};
+    const size_t count = record.kind == DDP_RECORD_PAIR ? 3 : 2;
+    for (size_t i = 0; accepted && i < count; i++) {
+        assert(!said[i]->text == !record.prompt.text);
+        for (size_t k = 0; said[i]->text && k < said[i]->bytes; k++)
+            used += (unsigned char)said[i]->text[k];
+        assert(!said[i]->text || said[i]->text[said[i]->bytes] == '\0' || i == 0);
+        for (size_t k = 0; k < said[i]->message_count; k++)
+            used += said[i]->messages[k].bytes;
+    }
+    ddp_record_free(&record);
+}
+
 static bool read_lines(const char *path)
 {
     struct ddp_line lines[LINES];
@@ -50,6 +69,7 @@ static bool read_lines(const char *path)
         for (size_t i = 0; accepted && i < count; i++) {
             assert(lines[i].number > last && lines[i].bytes > 0);
             last = lines[i].number;
+            take_preference(&lines[i]);
             accepted = take(&lines[i]);
         }
     }

@@ -32,9 +32,12 @@ while read -r file; do
     { tr '\n' ' ' <"block-$number" && echo; } >"$file"
     length=64
     [ "$file" != text.jsonl ] || length=8 # a document fills its rows
-    expect "$file is read" 0 '' trainer --load model --data "$file" --seq-len $length --no-eval --plan
+    objective=
+    [ "$file" != pair.jsonl ] || objective='--objective dpo'
+    # shellcheck disable=SC2086
+    expect "$file is read" 0 '' trainer --load model --data "$file" --seq-len $length --no-eval --plan $objective
 done <names
-[ "$number" -eq 3 ] || fail "the page has $number examples of data, not 3"
+[ "$number" -eq 4 ] || fail "the page has $number examples of data, not 4"
 
 blocks sh >names
 number=0

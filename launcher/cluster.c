@@ -127,14 +127,14 @@ static void hear_barrier(struct job *job, int node, const struct link_step *mess
 
 /* --- stopping after a step -------------------------------------------------------------------- */
 
-/* Node 0: do workers of any node stop after a step when they are asked to? */
-static bool any_accepts(const struct job *job)
+/* Node 0: do workers of any node stop after a step when they are asked to do that? */
+static bool any_accepts(const struct job *job, enum job_accepts what)
 {
-    if (job_accepts_stop(job))
+    if (job_accepts(job) & what)
         return true;
     for (int n = 1; n < job->cluster->count; n++) {
         const struct link_status *status = link_status(job->cluster->link, n);
-        if (status->accepts_stop && status->attempt == (uint32_t)job->plan->restart)
+        if ((status->accepts & what) && status->attempt == (uint32_t)job->plan->restart)
             return true;
     }
     return false;
@@ -176,7 +176,7 @@ static void hold_all(struct job *job, int signal, bool accepted)
         return;
     cluster->hold = HOLD_ASKED;
     cluster->last_step = INT64_MIN;
-    cluster_tell(job, LINK_HOLD, (uint32_t)signal, accepted || any_accepts(job));
+    cluster_tell(job, LINK_HOLD, (uint32_t)signal, accepted || any_accepts(job, JOB_ACCEPTS_STOP));
     hear_held(job, 0, ddp_mirror_hold(&job->board));
 }
 
@@ -185,7 +185,7 @@ static void admit(struct job *job)
 {
     if (!members_wait(job))
         return;
-    if (!any_accepts(job)) {
+    if (!any_accepts(job, JOB_ACCEPTS_CHANGE)) {
         verdict_change(job);
         return;
     }
@@ -247,7 +247,7 @@ static void decide_signal(struct job *job, int node, int signal, bool kills)
         job->late_signal = signal;
         return;
     }
-    if (!kills && (signal == SIGINT || signal == SIGTERM) && any_accepts(job)) {
+    if (!kills && (signal == SIGINT || signal == SIGTERM) && any_accepts(job, JOB_ACCEPTS_STOP)) {
         hear_stop(job, node, &(struct link_step){.number = (uint32_t)signal, .step = 1});
         hold_all(job, signal, true);
         return;

@@ -42,13 +42,24 @@ void job_set_deadline(struct job *job, double seconds)
     job->deadline_ns = ddp_clock_ns() + (int64_t)(seconds * 1e9);
 }
 
+uint32_t job_accepts(const struct job *job)
+{
+    uint32_t accepts = 0;
+    for (int rank = 0; rank < job->plan->nproc; rank++) {
+        if (!job->workers[rank].running)
+            continue;
+        const uint32_t word = atomic_load(&job->board.memory->lines[rank].accepts_stop);
+        if (word == DDP_BOARD_ACCEPTS_STOP)
+            accepts |= JOB_ACCEPTS_STOP | JOB_ACCEPTS_CHANGE;
+        if (word == DDP_BOARD_ACCEPTS_CHANGE)
+            accepts |= JOB_ACCEPTS_CHANGE;
+    }
+    return accepts;
+}
+
 bool job_accepts_stop(const struct job *job)
 {
-    for (int rank = 0; rank < job->plan->nproc; rank++)
-        if (job->workers[rank].running &&
-            atomic_load(&job->board.memory->lines[rank].accepts_stop) == DDP_BOARD_ACCEPTS_STOP)
-            return true;
-    return false;
+    return job_accepts(job) & JOB_ACCEPTS_STOP;
 }
 
 void job_request_stop(struct job *job, int signal)

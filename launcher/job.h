@@ -99,7 +99,9 @@ void job_decide(struct job *job, int exit_code);
 /* Sends a signal to all workers that run, and to what they have started in their groups. */
 void job_signal(const struct job *job, int signal);
 
-/* Whether workers stop after a step when the board asks for it; then they need no signal. */
+/* What workers stop after a step for when the board asks for it; then they need no signal. */
+enum job_accepts { JOB_ACCEPTS_STOP = 1, JOB_ACCEPTS_CHANGE = 2 /* to be started again */ };
+uint32_t job_accepts(const struct job *job);
 bool job_accepts_stop(const struct job *job);
 
 /* Asks for that, in this attempt and in later ones. */

@@ -253,7 +253,7 @@ static void set_status(struct job *job)
                                  .running = job->running,
                                  .lowest_step = -1,
                                  .highest_step = -1,
-                                 .accepts_stop = job_accepts_stop(job),
+                                 .accepts = job_accepts(job),
                                  .stepped = board_table_stepped(&job->board)};
     if (job->plan->settings->timeout_seconds > 0) /* else we do not look, and do not know */
         status.idle_ns = ddp_clock_ns() - job->progress_ns;

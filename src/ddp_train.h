@@ -183,8 +183,8 @@ DDP_API int ddp_train_rank(const ddp_train *train);
 DDP_API int64_t ddp_train_steps_left(const ddp_train *train);
 
 /* One optimizer step. A checkpoint that is due has been written by then. DDP_ERR_PREEMPTED: the job
- * is to stop, no step was made, and ddp_train_close() leaves a checkpoint. DDP_ERR_DIVERGED.
- * DDP_ERR_INVALID: no step is left. */
+ * is to stop, no step was made, and ddp_train_close() leaves a checkpoint, or ddprun has a copy in
+ * memory to start again with. DDP_ERR_DIVERGED. DDP_ERR_INVALID: no step is left. */
 DDP_API enum ddp_status ddp_train_step(ddp_train *train, const struct ddp_step **step);
 
 /* The learning rate of the steps that follow, instead of the schedule's: a finite number from 0,

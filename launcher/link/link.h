@@ -92,7 +92,7 @@ struct link_status {
     int64_t lowest_step, highest_step; /* -1: none yet */
     int64_t idle_ns;                   /* since its progress has changed, by its own clock */
     char phase[DDP_BOARD_NAME];        /* of the worker with the lowest step; ends with 0 */
-    uint32_t accepts_stop;             /* a worker stops after a step when it is asked to */
+    uint32_t accepts;                  /* enum job_accepts */
     uint32_t stepped;                  /* a worker has finished a step */
 };
 

@@ -22,8 +22,9 @@
 #define DDP_BOARD_WORDS     2 /* 64-bit words of a name: 15 bytes and a zero */
 #define DDP_BOARD_NAME      (DDP_BOARD_WORDS * 8)
 
-/* In accepts_stop of a line: no word that a stray pointer is likely to write. */
-#define DDP_BOARD_ACCEPTS_STOP UINT32_C(0x73746f70)
+/* In accepts_stop of a line: no words that a stray pointer is likely to write. */
+#define DDP_BOARD_ACCEPTS_STOP   UINT32_C(0x73746f70)
+#define DDP_BOARD_ACCEPTS_CHANGE UINT32_C(0x6368616e)
 
 #define DDP_BOARD_FD_VARIABLE "DDPRUN_BOARD_FD"
 #define DDP_HEAP_FD_VARIABLE  "DDPRUN_HEAP_FD"
@@ -136,7 +137,8 @@ struct ddp_board_line {
     _Atomic int64_t wait_ns;               /* in all collectives together */
     _Atomic uint64_t timed;
     _Atomic int32_t started;       /* by the launcher: the process that it made; 0: none yet */
-    _Atomic uint32_t accepts_stop; /* DDP_BOARD_ACCEPTS_STOP: a request on the board is heard */
+    _Atomic uint32_t accepts_stop; /* DDP_BOARD_ACCEPTS_STOP: a request on the board is heard;
+                                    * _CHANGE: if the workers are started again then */
     _Atomic uint32_t disk_full;    /* 1: it failed because a disk is full */
     _Atomic uint32_t told;         /* 1: it has logged an error, or another rank did for it */
     _Atomic int64_t passed;        /* several nodes: the last step that it may begin */

@@ -40,6 +40,10 @@ int ddp_job_heap_fd(const ddp_job *job);
  * Owned by the job. */
 int ddp_job_copy_fd(const ddp_job *job);
 
+/* As ddp_job_accept_stop(), without signals: only when nodes have come, for which ddprun starts the
+ * workers again. Local. */
+void ddp_job_accept_change(ddp_job *job);
+
 /* Takes `bytes` (a multiple of the page size) of the heap permanently; only the caller knows
  * the offset. Local, safe between processes (an atomic addition on the board). */
 enum ddp_status ddp_job_heap_reserve(ddp_job *job, size_t bytes, uint64_t *offset);

@@ -77,11 +77,16 @@ enum ddp_status ddp_job_accept_stop(ddp_job *job)
     return DDP_OK;
 }
 
+void ddp_job_accept_change(ddp_job *job)
+{
+    atomic_store(&job->line->accepts_stop, DDP_BOARD_ACCEPTS_CHANGE);
+}
+
 void ddp_stop_refuse(ddp_job *job)
 {
+    atomic_store(&job->line->accepts_stop, 0);
     if (atomic_load(&stop_board) != job->board.memory)
         return;
-    atomic_store(&job->line->accepts_stop, 0);
     pthread_sigmask(SIG_BLOCK, &blocked_before, NULL);
     for (size_t i = 0; i < STOP_SIGNALS; i++)
         sigaction(stop_signals[i], &old_actions[i], NULL);

@@ -168,18 +168,20 @@ static enum ddp_status rate_of(const struct ddp_run *run, double *rate)
     return status;
 }
 
-/* Between steps: writes a checkpoint where one is due, stops on request. */
+/* Between steps: writes a checkpoint where one is due, stops on request. Where there is only a copy
+ * in memory, the request is to start again from that. */
 static enum ddp_status between_steps(struct ddp_run *run)
 {
     const int64_t step = run->step;
-    const bool stop = run->planned.options->checkpoint && step < run->end_step &&
+    const bool saves = run->planned.options->checkpoint;
+    const bool stop = (saves || run->planned.plan.copies) && step < run->end_step &&
                       ddp_job_should_stop(run->job, step);
     const bool due = stop || step > run->first_step;
     enum ddp_status status = ddp_run_checkpoint_poll(run);
     if (status == DDP_OK && due && ddp_run_checkpoint_due(run, step, stop))
         status = ddp_run_checkpoint(run, step);
-    if (status == DDP_OK && !stop)
-        status = ddp_run_copy(run);
+    if (status == DDP_OK && !(stop && saves))
+        status = ddp_run_copy(run, stop);
     return status == DDP_OK && stop ? DDP_ERR_PREEMPTED : status;
 }
 

@@ -108,6 +108,8 @@ enum ddp_status ddp_run_copy_reserve(struct ddp_run *run)
     if (status == DDP_OK)
         status = ddp_comm_broadcast(run->comm, &run->copy_next, 1, DDP_I64, 0);
     run->planned.plan.copies = run->copy_next < INT64_MAX;
+    if (status == DDP_OK && run->planned.plan.copies && !run->planned.options->checkpoint)
+        ddp_job_accept_change(run->job);
     return status;
 }
 
@@ -162,9 +164,10 @@ static enum ddp_status make_copy(struct ddp_run *run)
 
 /* A copy counts as whole once the checkpoints before it are safe: a restart would not write them
  * again. */
-enum ddp_status ddp_run_copy(struct ddp_run *run)
+enum ddp_status ddp_run_copy(struct ddp_run *run, bool stop)
 {
-    const bool due = run->step == run->copy_next && run->step < run->end_step;
+    const bool due = stop ? run->step > run->first_step
+                          : run->step == run->copy_next && run->step < run->end_step;
     if (!run->planned.plan.copies && !run->copy)
         return DDP_OK;
     if (run->step == run->first_step) {

@@ -462,7 +462,7 @@ void ddp_run_checkpoint_close(struct ddp_run *run)
 {
     ddp_checkpoint_writer_destroy(run->checkpoints);
     ddp_checkpoint_free(&run->resumed);
-    ddp_copy_close(run->copy, run->complete);
+    ddp_copy_close(run->copy, run->complete && !run->stopped);
     if (run->checkpoint_dir.path)
         ddp_checkpoint_dir_close(&run->checkpoint_dir);
 }

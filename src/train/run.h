@@ -36,6 +36,7 @@ struct ddp_run {
     char *hosts; /* (world_size, DDP_TRAIN_HOST) names of the ranks' machines; NULL: of one only */
     struct ddp_train_guard guard;
     bool complete; /* all ranks have done their work */
+    bool stopped;  /* ... up to a request */
     /* Checkpoints; rank 0 has the directory, the writer and what was read. */
     struct ddp_checkpoint_dir checkpoint_dir; /* path NULL: none */
     ddp_checkpoint_writer *checkpoints;
@@ -115,8 +116,9 @@ void ddp_run_checkpoint_close(struct ddp_run *run);
 enum ddp_status ddp_run_copy_open(struct ddp_run *run);
 enum ddp_status ddp_run_copy_reserve(struct ddp_run *run);
 
-/* Between steps, after a checkpoint that is due: makes a copy if one is due. Collective. */
-enum ddp_status ddp_run_copy(struct ddp_run *run);
+/* Between steps, after a checkpoint that is due: makes a copy if one is due, or the run stops.
+ * Collective. */
+enum ddp_status ddp_run_copy(struct ddp_run *run, bool stop);
 
 /* Of checkpoints and copies: how many arrays of weights and state there are; fills them.
  *   arrays  NULL on ranks that do not write */

@@ -238,6 +238,7 @@ static enum ddp_status close_run(ddp_train *train, enum ddp_status status)
     if (status == DDP_OK)
         ddp_job_report(run->job, "done", run->end_step > 0 ? run->end_step - 1 : 0);
     run->complete = status == DDP_OK;
+    run->stopped = stopped;
     /* After a failure the board keeps the phase it happened in, for the launcher to show. */
     set_closed(train);
     ddp_run_close(run);

@@ -150,12 +150,12 @@ hosts_empty "$what"
 rm -f "$work/told"
 port=$((port + 1))
 
-# Not a bit changes: two hosts, one, two again. The training is as slow as it must be for that.
+# Not a bit changes: two hosts, one, two again, also without --resume. The training is as slow as it must be for that.
 what=training nodes=1:2
 set -- "$trainer" --model article --data-size 700 --shuffle --batch-size 8 --global-batch 32 --lr 1e-6 --threads 1 --no-eval \
     --steps 6000 --quiet
 expect "$what, alone" 0 '' "$@" --save "$work/alone"
-set -- "$@" --checkpoint "$work/kept" --checkpoint-every 500 --resume --save "$work/weights" --log "$work/log"
+set -- "$@" --checkpoint "$work/kept" --checkpoint-every 500 --save "$work/weights" --log "$work/log"
 export DDP_FAULTS=slow:rank=0,ms=5 # in the first attempt only
 node 0 "$@"
 node 1 "$@"
@@ -167,4 +167,36 @@ ended "$what" 0 0 'going on without it'
 ended "$what" 1 0 ''
 grep -qs 'stopped on request' "$work/log" || fail "$what: was not stopped after a step: $(grep event "$work/log")"
 cmp "$work/alone" "$work/weights" || fail "$what: other weights"
+
+# The same out of node 0's memory, without a checkpoint: two hosts, one, two, three. When a host is lost, steps since the last copy
+# are computed again; when one comes, none.
+what="training from memory" nodes=1:3
+port=$((port + 1))
+i=0
+while [ $i -lt 200 ]; do echo "line $i of a text"; i=$((i + 1)); done >"$work/text"
+set -- "$trainer" --model gpt2 --data "$work/text" --layers 1 --heads 2 --channels 32 --seq-len 16 --batch-size 1 --global-batch 12 \
+    --threads 1 --no-eval --steps 2000 --quiet
+expect "$what, alone" 0 '' "$@" --save "$work/alone"
+rm -f "$work/log" "$work/weights"
+set -- "$@" --copy-every 100 --save "$work/weights" --log "$work/log"
+# reached RUN: that start of the workers has made steps
+reached() {
+    [ "$(grep -s '"event":"run"' "$work/log" | wc -l)" -eq "$1" ] && tail -n 1 "$work/log" | grep -q '"step":[1-9][0-9][0-9]'
+}
+DDP_FAULTS=slow:rank=0,ms=5
+node 0 "$@"
+node 1 "$@"
+until_true reached 1 || fail "$what: $(cat "$work/node.0")"
+kill_host 1
+until_true reached 2 || fail "$what: does not go on: $(cat "$work/node.0")"
+for one in 1 2; do
+    node $one "$@"
+    until_true reached $((one + 2)) || fail "$what: host $one does not come: $(cat "$work/node.0")"
+done
+for one in 0 1 2; do ended "$what" $one 0 ''; done
+awk -F '"first_step":|"step":' '/"event":"run"/ && last { print ($2 + 0 <= last ? "again" : "on") } /"event":"step"/ { last = $2 + 0 }' \
+    "$work/log" | tr '\n' ' ' >"$work/starts"
+grep -q '^\(again\|on\) on on $' "$work/starts" || fail "$what: starts with steps that were done: $(cat "$work/starts")"
+cmp "$work/alone" "$work/weights" || fail "$what: other weights"
+hosts_empty "$what"
 finish

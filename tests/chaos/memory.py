@@ -24,6 +24,12 @@ class Training:
     def command(self, start, *more):
         return [chaos.DDPRUN, "-n", str(self.workers), "--oversubscribe", *start, chaos.TRAINER, *self.options, *more]
 
+    def measure(self):
+        """Runs undisturbed: the weights, and how long it takes."""
+        begin = time.monotonic()
+        chaos.need(self.command([], "--save", self.weights))
+        self.seconds = time.monotonic() - begin
+
 
 def prepare(shared):
     text = data.text(os.path.join(shared, "text"))
@@ -47,11 +53,8 @@ def prepare(shared):
         ("gpt2 pipeline", gpt2 + ["--mode", "pipeline", "--stages", "2"], 4, 120),
         ("gpt2 dp", gpt2 + ["--mode", "dp", "--replicas", "2"], 1, 150), ("lora", lora, 2, 80))
     for name, options, workers, steps in rows:
-        training = Training(shared, name, options, workers, steps * times)
-        begin = time.monotonic()
-        chaos.need(training.command([], "--save", training.weights))
-        training.seconds = time.monotonic() - begin
-        trainings.append(training)
+        trainings.append(Training(shared, name, options, workers, steps * times))
+        trainings[-1].measure()
 
 
 def lose(case, job, training):

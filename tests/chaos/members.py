@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: MIT
+"""A training over nodes that come and go: ddpruns are killed, cut off and started, workers are killed, at any moment. Node 0
+stays, keeps the state in memory, and ends in the weights of a run that was left alone; nothing is left behind."""
+import filecmp
+import os
+import signal
+import sys
+import time
+
+import chaos
+import data
+import memory
+import nodes
+
+MOST = 4  # nodes
+FAILURES = 9  # for which workers are started again: more than there will be
+END_SECONDS = 120  # a node that comes may have to wait
+trainings = []
+
+
+class Members(nodes.Nodes):
+    """A job, whose nodes are started one by one. Each has a cable of its own to node 0, as far as ddpruns go."""
+
+    def __init__(self, case, workers, command):
+        self.case, self.did, self.workers = case, [], workers
+        self.port, self.proxy, self.nodes, self.cables = nodes.free_port(), None, [], []
+        self.command = ["--nnodes", f"1:{MOST}", "--master-addr", "127.0.0.1", "-n", str(workers), "--oversubscribe", "--grace", "3",
+                        "--node-timeout", "10", "--max-restarts", str(FAILURES), *command]
+        self.env = dict(case.env, DDPRUN_KEY=nodes.KEY, DDP_PLUGIN_PATH=os.path.join(chaos.BUILD, ".libs"))
+        self.add()
+
+    def add(self):
+        number = len(self.nodes)
+        cable = nodes.Proxy(self.port, "none", self.case.random) if number > 0 else None
+        where = ["--master-port", str(cable.port)] if cable else ["--node-rank", "0", "--master-port", str(self.port)]
+        node = nodes.Node(self.case, number, [chaos.DDPRUN, *where, *self.command], (), self.env)
+        node.cable, node.lost = cable, False
+        self.nodes.append(node)
+        self.say(f"node {number} comes")
+
+    def finish(self, seconds=END_SECONDS):
+        super().finish(seconds)
+        for node in self.nodes[1:]:
+            node.cable.close()
+        return self
+
+
+def lose(job, draw):
+    """A node other than node 0, and how."""
+    there = [node for node in job.nodes[1:] if not node.poll() and not node.lost]
+    if not there:
+        return
+    node, how = draw.choice(there), draw.choice(["kill", "kill", "cut", "reset"])
+    node.lost = True
+    job.case.count(how)
+    if how == "kill":
+        nodes.send(job, f"ddprun {node.number}", node.pid, node, signal.SIGKILL)
+    elif how == "cut":
+        node.cable.stalled = True
+    else:
+        node.cable.limit, node.cable.fault = node.cable.passed, "reset"
+    job.say(f"{how} of node {node.number}")
+
+
+def fail_worker(job, draw):
+    there = [(name, pid) for name, pid, _ in job.processes() if name.startswith("worker")]
+    if there:
+        name, pid = draw.choice(there)
+        job.case.count("worker")
+        nodes.send(job, name, pid, None, signal.SIGKILL)
+
+
+def come(job, draw):
+    if len(job.nodes) < 2 * MOST:
+        job.case.count("come")
+        job.add()
+
+
+def work(case):
+    draw, training = case.random, trainings[case.index % len(trainings)]
+    saved = case.path("saved")
+    more = draw.choice([[], [], ["--copy-every", "1"], ["--copy-every", "20"]])
+    if draw.random() < 0.3:
+        more = [*more, "--checkpoint", case.path("checkpoints"), "--checkpoint-every", "40"]
+    job = Members(case, training.workers, [chaos.TRAINER, *training.options, "--save", saved, *more])
+    for _ in range(draw.randint(0, 2)):
+        job.add()
+    for _ in range(draw.randint(2, 6)):
+        if job.nodes[0].poll():
+            break
+        time.sleep(draw.choice([draw.uniform(0, 0.1), draw.uniform(0, training.seconds)]))
+        draw.choice([come, come, lose, lose, fail_worker])(job, draw)
+    job.finish()
+    job.judge(alike=False)
+    codes = [node.code for node in job.nodes]
+    if codes[0] != 0 or any(code not in (0, 125) and not node.killed for node, code in zip(job.nodes, codes)):
+        job.fail(f"{training.name}: ends badly")
+    elif not os.path.exists(saved) or not filecmp.cmp(saved, training.weights, shallow=False):
+        job.fail(f"{training.name}: other weights than without")
+
+
+def prepare(shared):
+    text = data.text(os.path.join(shared, "text"))
+    images = data.images(os.path.join(shared, "images"), 400, 12)
+    base = os.path.join(shared, "base")
+    small = ["--data", text, "--seq-len", "16", "--batch-size", "2", "--no-eval"]
+    llama = ["--model", "llama", "--size", "d2", *small]
+    gpt2 = ["--model", "gpt2", "--layers", "2", "--heads", "2", "--channels", "32", "--dropout", "0.1", *small]
+    mlp = ["--data", images, "--hidden", "64", "--batch-size", "2", "--optimizer", "adam", "--schedule", "cosine"]
+    chaos.need([chaos.TRAINER, *llama, "--steps", "1", "--quiet", "--export", base])
+    rows = (("mlp", mlp, 1, 1500), ("mlp zero 0", mlp + ["--zero", "0"], 2, 1500),
+            ("cnn", ["--model", "cnn", "--data", images, "--batch-size", "2", "--no-eval"], 1, 300),
+            ("gpt2", gpt2, 1, 500), ("gpt2 zero 0", gpt2 + ["--zero", "0"], 1, 500),
+            ("gpt2 pipeline", gpt2 + ["--mode", "pipeline", "--stages", "2"], 2, 400), ("llama", llama, 1, 200),
+            ("lora", ["--load", base, "--lora", "r=2,dropout=0.1", *small], 1, 250))
+    for row in rows:
+        trainings.append(memory.Training(shared, *row))
+        trainings[-1].measure()
+
+
+if __name__ == "__main__":
+    if not os.path.exists(os.path.join(chaos.BUILD, ".libs", "libddp-ucx.so")):
+        print("skipped: CPUs of several nodes need libddp-ucx.so, which was not built")
+        sys.exit(77)
+    chaos.play_all("members", work, runs=(8, 120), seconds=(20, 300), prepare=prepare)

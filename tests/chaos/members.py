@@ -76,19 +76,32 @@ def come(job, draw):
         job.add()
 
 
+def await_moment(job, training, log):
+    """Often while steps are made: as soon as some more are, or later."""
+    draw, before = job.case.random, size(log)
+    end = time.monotonic() + draw.choice([0, 20, 20])
+    while time.monotonic() < end and size(log) < before + 4000 and not job.nodes[0].poll():
+        time.sleep(0.01)
+    time.sleep(draw.choice([0, draw.uniform(0, 0.1), draw.uniform(0, training.seconds / 3)]))
+
+
+def size(path):
+    return os.path.getsize(path) if os.path.exists(path) else 0
+
+
 def work(case):
     draw, training = case.random, trainings[case.index % len(trainings)]
-    saved = case.path("saved")
+    saved, log = case.path("saved"), case.path("log")
     more = draw.choice([[], [], ["--copy-every", "1"], ["--copy-every", "20"]])
     if draw.random() < 0.3:
         more = [*more, "--checkpoint", case.path("checkpoints"), "--checkpoint-every", "40"]
-    job = Members(case, training.workers, [chaos.TRAINER, *training.options, "--save", saved, *more])
+    job = Members(case, training.workers, [chaos.TRAINER, *training.options, "--save", saved, "--log", log, *more])
     for _ in range(draw.randint(0, 2)):
         job.add()
     for _ in range(draw.randint(2, 6)):
+        await_moment(job, training, log)
         if job.nodes[0].poll():
             break
-        time.sleep(draw.choice([draw.uniform(0, 0.1), draw.uniform(0, training.seconds)]))
         draw.choice([come, come, lose, lose, fail_worker])(job, draw)
     job.finish()
     job.judge(alike=False)

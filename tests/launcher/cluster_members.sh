@@ -150,6 +150,8 @@ hosts_empty "$what"
 rm -f "$work/told"
 port=$((port + 1))
 
+[ -e "$top/.libs/libddp-ucx.so" ] || skip "training over nodes: this build has no libddp-ucx.so (install libucx-dev)"
+
 # Not a bit changes: two hosts, one, two again, also without --resume. The training is as slow as it must be for that.
 what=training nodes=1:2
 set -- "$trainer" --model article --data-size 700 --shuffle --batch-size 8 --global-batch 32 --lr 1e-6 --threads 1 --no-eval \
@@ -186,7 +188,7 @@ reached() {
 DDP_FAULTS=slow:rank=0,ms=5
 node 0 "$@"
 node 1 "$@"
-until_true reached 1 || fail "$what: $(cat "$work/node.0")"
+until_true reached 1 || { fail "$what: $(cat "$work/node.0")"; finish; }
 kill_host 1
 until_true reached 2 || fail "$what: does not go on: $(cat "$work/node.0")"
 for one in 1 2; do

@@ -229,7 +229,7 @@ static bool has_copy(const struct job *job)
 {
     struct stat info;
     return job->stepped && job->plan->copy_fd >= 0 && fstat(job->plan->copy_fd, &info) == 0 &&
-           info.st_size > 0;
+           info.st_size > DDP_PAGE;
 }
 
 /* Logs the restart and waits, each time twice as long, at most half a minute; not at all for a

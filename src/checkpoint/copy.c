@@ -34,6 +34,7 @@ struct header {
     uint64_t magic;
     uint64_t run;
     uint32_t began, behind;   /* behind: steps that were done once are computed again */
+    int32_t done_by;          /* the process that has done all; 0: none yet */
     _Atomic uint32_t whole;   /* the slot that is, plus one; 0: none */
     int64_t step;             /* done by the newest process */
     int64_t reached, last_ns; /* the most that were done, and when they were first */
@@ -76,7 +77,8 @@ enum ddp_status ddp_copy_open(ddp_copy **copy, int fd, uint64_t run)
         return fail_system("map");
     struct ddp_copy *c = NULL;
     enum ddp_status status = DDP_OK;
-    if ((header->magic != MAGIC || header->run != run) && !begin_file(fd))
+    if ((header->magic != MAGIC || header->run != run || header->done_by == getpid()) &&
+        !begin_file(fd))
         status = fail_system("size");
     if (status == DDP_OK && !(c = ddp_array_alloc(1, sizeof *c)))
         status = DDP_ERR_MEMORY;
@@ -98,8 +100,13 @@ void ddp_copy_close(ddp_copy *copy, bool done)
     for (int i = 0; i < 2; i++)
         if (copy->mapped[i].memory)
             munmap(copy->mapped[i].memory, copy->mapped[i].bytes);
+    if (done) {
+        atomic_store(&copy->header->whole, 0);
+        memset(copy->header->slots, 0, sizeof copy->header->slots);
+        copy->header->done_by = (int32_t)getpid();
+    }
     munmap(copy->header, DDP_PAGE);
-    if (done && ftruncate(copy->fd, 0) < 0)
+    if (done && ftruncate(copy->fd, DDP_PAGE) < 0)
         ddp_log(DDP_LOG_WARNING, "cannot empty ddprun's copy: %s", strerror(errno));
     free(copy->arrays);
     free(copy);

@@ -7,6 +7,7 @@
 #include "tests/lib/runner.h"
 #include "tests/lib/scratch.h"
 #include "checkpoint/copy.h"
+#include "core/memory.h"
 #include "job/board.h"
 
 #include <unistd.h>
@@ -117,7 +118,10 @@ START_TEST(one_is_whole_at_any_moment)
         copy = find_and_reserve(step, NULL); /* killed in the next one */
     }
     ddp_copy_close(copy, true);
-    ck_assert_int_eq(lseek(fd, 0, SEEK_END), 0);
+    ck_assert_int_eq(lseek(fd, 0, SEEK_END), DDP_PAGE);
+    copy = find(-1, NULL); /* in one process: the next training */
+    ck_assert(!ddp_copy_has_begun(copy));
+    ddp_copy_close(copy, false);
 }
 END_TEST
 

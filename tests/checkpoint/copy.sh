@@ -62,6 +62,10 @@ rm -r "$work/dir"
 pattern="^resumed from $work/dir/step-000000[24]0: [24]0 of 60"
 faults=kill:rank=1,step=45
 train "a checkpoint that is newer" --max-restarts 1 -- --copy-every 50 --checkpoint "$work/dir" --checkpoint-every 20 --keep 0
+rm -r "$work/dir"
+# shellcheck disable=SC2016,SC2086
+expect "lost when all is done" 0 '^resumed from .*: all 60 steps are done' "$ddprun" -n 2 --max-restarts 1 \
+    sh -c '"$@" && [ "$TORCHELASTIC_RESTART_COUNT" = 1 ]' sh "$trainer" $small --checkpoint "$work/dir"
 # shellcheck disable=SC2086
 expect "a directory of another run" 2 'there are checkpoints already' "$ddprun" -n 2 $kill "$trainer" $small --checkpoint "$work/dir"
 

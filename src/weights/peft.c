@@ -174,7 +174,8 @@ static enum ddp_status open_target(ddp_staged_directory **directory, const char 
 {
     return ddp_staged_directory_open_of(directory, path, wait_ms, CONFIG,
                                         "this directory holds something other than adapters: name "
-                                        "another one, or add merge to write the whole model");
+                                        "another one for --export, or add ,merge to write the "
+                                        "whole model");
 }
 
 enum ddp_status ddp_peft_save_check(const char *directory)

@@ -131,8 +131,3 @@ float *ddp_optimizer_state(const ddp_optimizer *optimizer, int i, const char **n
     *name = optimizer->names[i];
     return optimizer->state[i];
 }
-
-size_t ddp_optimizer_state_bytes(const ddp_optimizer *optimizer)
-{
-    return (size_t)optimizer->state_count * array_bytes(optimizer);
-}

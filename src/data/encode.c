@@ -9,7 +9,6 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/pool.h"
-#include "core/text.h"
 #include "core/thread.h"
 #include "data/encode_answers.h"
 #include "data/line_reader.h"

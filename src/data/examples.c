@@ -14,7 +14,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 const char *const ddp_packing_names[] = {"documents", "pad", NULL};
 const char *const ddp_long_names[] = {"cut", "drop", "refuse", NULL};

@@ -4,7 +4,6 @@
 #include "config.h"
 
 #include "graph/internal.h"
-#include "graph/stage.h"
 
 #include "core/log.h"
 #include "core/memory.h"

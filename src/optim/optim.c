@@ -9,7 +9,6 @@
 #include "core/memory.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

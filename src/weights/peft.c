@@ -12,7 +12,6 @@
 #include "core/staged_directory.h"
 #include "core/write.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

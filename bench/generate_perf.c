@@ -14,7 +14,6 @@
 #include "generate/generate.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #define STEPS  8 /* of a round */
 #define ROUNDS 9

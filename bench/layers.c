@@ -6,7 +6,6 @@
  * forward. */
 #include "config.h"
 
-#include "bench/bench.h"
 #include "bench/kernels_perf.h"
 #include "kernels/attention/attention.h"
 #include "kernels/conv2d/conv2d.h"

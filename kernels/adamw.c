@@ -6,7 +6,6 @@
 
 #include "kernels/adamw.h"
 
-#include "core/log.h"
 #include "kernels/adamw_factors.h"
 #include "kernels/bf16.h"
 #include "kernels/cpu/cpu.h"

@@ -5,7 +5,6 @@
 
 #include "kernels/add.h"
 
-#include "core/log.h"
 #include "kernels/cpu/vmath.h"
 
 #define SMALLEST 32768 /* elements of a task */

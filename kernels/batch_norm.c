@@ -9,7 +9,6 @@
 #include "kernels/batch_norm.h"
 
 #include "core/log.h"
-#include "core/memory.h"
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>

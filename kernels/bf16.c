@@ -5,7 +5,6 @@
 
 #include "kernels/bf16.h"
 
-#include "core/log.h"
 #include "kernels/cpu/cpu.h"
 
 #define SMALLEST 65536 /* elements of a task */

@@ -5,7 +5,6 @@
 
 #include "kernels/dropout.h"
 
-#include "core/log.h"
 #include "core/philox.h"
 #include "kernels/cpu/vmath.h"
 

@@ -5,7 +5,6 @@
 
 #include "kernels/ema.h"
 
-#include "core/log.h"
 #include "kernels/cpu/cpu.h"
 
 #define BLOCK 16384

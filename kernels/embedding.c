@@ -7,7 +7,6 @@
 #include "kernels/embedding.h"
 
 #include "core/bf16.h"
-#include "core/log.h"
 #include "kernels/cpu/cpu.h"
 
 #define ELEMENTS 16384 /* of a forward task, about */

@@ -5,7 +5,6 @@
 
 #include "kernels/merge.h"
 
-#include "core/log.h"
 #include "kernels/cpu/cpu.h"
 
 /* Elements of a task, at least: the destination stays in L1 while all partial sums join. */

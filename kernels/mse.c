@@ -6,7 +6,6 @@
 
 #include "kernels/mse.h"
 
-#include "core/log.h"
 #include "kernels/cpu/cpu.h"
 
 #define BLOCK 16384 /* elements of a task, at least */

@@ -5,7 +5,6 @@
 
 #include "kernels/norm.h"
 
-#include "core/log.h"
 #include "kernels/cpu/cpu.h"
 
 #define TASK_BLOCKS 16 /* blocks of a task, at least */

@@ -8,7 +8,6 @@
 #include "kernels/reduce.h"
 
 #include "core/log.h"
-#include "core/memory.h"
 #include "kernels/cpu/cpu.h"
 
 #include <assert.h>

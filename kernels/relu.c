@@ -5,7 +5,6 @@
 
 #include "kernels/relu.h"
 
-#include "core/log.h"
 #include "kernels/cpu/cpu.h"
 
 #define BLOCK 16384

@@ -5,7 +5,6 @@
 
 #include "kernels/sgd.h"
 
-#include "core/log.h"
 #include "kernels/bf16.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/update.h"

@@ -5,7 +5,6 @@
 
 #include "kernels/sum.h"
 
-#include "core/log.h"
 #include "kernels/cpu/cpu.h"
 
 #define BLOCK 16384 /* elements of a task, at least */

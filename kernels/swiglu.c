@@ -6,7 +6,6 @@
 
 #include "kernels/swiglu.h"
 
-#include "core/log.h"
 #include "kernels/cpu/vmath.h"
 
 #define BLOCK 16384

@@ -6,8 +6,6 @@
 
 #include "kernels/transpose.h"
 
-#include "core/log.h"
-#include "core/memory.h"
 #include "kernels/cpu/cpu.h"
 
 #define SQUARE 64

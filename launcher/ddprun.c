@@ -15,7 +15,6 @@
 #include "launcher/supervise.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -31,7 +31,8 @@ static bool next_text(const char **list, char text[TEXT_BYTES])
     return true;
 }
 
-bool matching_has(const char *filters, const char *line, size_t bytes)
+/* Whether a line contains one of the texts. */
+static bool has_one(const char *filters, const char *line, size_t bytes)
 {
     char text[TEXT_BYTES];
     while (next_text(&filters, text))
@@ -48,7 +49,7 @@ static bool write_line(struct matching *matching, const char *prefix)
     const struct iovec parts[] = {
         {(void *)prefix, strlen(prefix)}, {matching->line, bytes}, {(void *)"\n", !whole}};
     matching->used = 0;
-    if (!matching_has(matching->filters, matching->line, bytes))
+    if (!has_one(matching->filters, matching->line, bytes))
         return true;
     ssize_t written;
     do

@@ -17,9 +17,6 @@ struct matching {
     size_t used;
 };
 
-/* Whether a line contains one of the texts. */
-bool matching_has(const char *filters, const char *line, size_t bytes);
-
 /* Takes what a stream has brought, and writes the lines that match, after `prefix`. False: the file
  * cannot be written; errno has the reason. */
 bool matching_take(struct matching *matching, const char *prefix, const char *data, size_t bytes);

@@ -7,7 +7,6 @@
 
 #include "core/memory.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 

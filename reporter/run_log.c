@@ -376,7 +376,6 @@ enum ddp_status run_log_parse(struct run_log *log, const char *name, const char 
                         bytes == 0 ? "the file is empty" : "there is no run in this file");
     if (status != DDP_OK)
         return status;
-    reader.run->is_last = true;
     name_new_runs(log, first, name);
     return DDP_OK;
 }

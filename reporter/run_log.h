@@ -73,7 +73,6 @@ struct log_run {
     struct log_metric *metrics;
     struct log_fact *facts; /* of its last start */
     struct log_mark *checkpoints, *restarts;
-    bool is_last;   /* of its file */
     bool restarted; /* and no step has been done since */
     double restart_time;
     size_t step_count, evaluation_count, score_count, metric_count, fact_count;

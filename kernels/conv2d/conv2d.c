@@ -8,7 +8,6 @@
 #include "kernels/conv2d/conv2d.h"
 
 #include "core/log.h"
-#include "core/memory.h"
 #include "kernels/conv2d/correlate.h"
 #include "kernels/conv2d/weight.h"
 #include "kernels/cpu/cpu.h"

@@ -80,7 +80,6 @@ bool ddp_conv_cut(struct ddp_conv_cut *cut, const struct ddp_conv_images *images
     cut->groups = divide_up(images->batch, cut->group);
     cut->row_tiles = divide_up(images->row.count, cut->rows);
     cut->column_tiles = divide_up(images->column.count, cut->columns);
-    cut->channel_blocks = divide_up(images->channels, cut->channels);
     return true;
 }
 

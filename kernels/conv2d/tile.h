@@ -28,7 +28,7 @@ struct ddp_conv_cut {
     int64_t group, groups;
     int64_t rows, row_tiles;
     int64_t columns, column_tiles;
-    int64_t channels, channel_blocks;
+    int64_t channels;
 };
 
 /* False when not even one position fits the block. */

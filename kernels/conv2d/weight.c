@@ -9,7 +9,6 @@
 #include "kernels/conv2d/weight.h"
 
 #include "core/log.h"
-#include "core/memory.h"
 #include "kernels/bf16.h"
 #include "kernels/conv2d/tile.h"
 #include "kernels/cpu/cpu.h"

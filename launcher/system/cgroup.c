@@ -9,7 +9,6 @@
 #include "launcher/system/entries.h"
 #include "launcher/system/mark.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/magic.h>

@@ -5,7 +5,6 @@
 
 #include "launcher/system/entries.h"
 
-#include <dirent.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/syscall.h>

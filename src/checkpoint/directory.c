@@ -7,7 +7,6 @@
 
 #include "core/directory.h"
 #include "core/log.h"
-#include "core/memory.h"
 #include "core/parse.h"
 #include "core/write.h"
 

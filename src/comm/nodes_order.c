@@ -5,8 +5,6 @@
 
 #include "comm/nodes_order.h"
 
-#include "core/log.h"
-
 /* The first root of a machine; for one beyond the last, the end of all. */
 static int first_root(const struct nodes_order *order, int node)
 {

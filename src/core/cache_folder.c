@@ -8,10 +8,8 @@
 #include "core/log.h"
 #include "core/write.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static bool find(char *folder, size_t size)

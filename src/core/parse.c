@@ -63,7 +63,7 @@ static double unit_of(const char *text)
     const char letter = *text == 'K' ? 'k' : *text;
     const bool binary = *text && text[1] == 'i';
     const char *at = letter ? strchr(letters, letter) : NULL;
-    if (!*text || strcmp(text, "B") == 0)
+    if (strcmp(text, "B") == 0)
         return 1;
     if (!at || strcmp(text + 1 + binary, binary ? "B" : text[1] ? "B" : "") != 0)
         return 0;

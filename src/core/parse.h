@@ -17,8 +17,8 @@ bool ddp_parse_uint64(const char *text, uint64_t *value);
 /* Finite decimal number in [min, max]. Always with a decimal point, whatever the locale. */
 bool ddp_parse_double(const char *text, double min, double max, double *value);
 
-/* A size of at least one byte: a decimal number and a unit, none for bytes. k, M, G, T and P, with
- * or without a B, are powers of 1000; KiB, MiB, ... powers of 1024. */
+/* A size of at least one byte: a decimal number and a unit: B, k, M, G, T or P for powers of 1000,
+ * with or without a B, or KiB, MiB, ... for powers of 1024. */
 bool ddp_parse_bytes(const char *text, double *bytes);
 
 #endif

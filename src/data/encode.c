@@ -9,7 +9,6 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/pool.h"
-#include "core/text.h"
 #include "core/thread.h"
 #include "data/encode_answers.h"
 #include "data/line_reader.h"
@@ -355,4 +354,33 @@ bool ddp_encode_makes_examples(const struct ddp_data_names *files)
             break;
     ddp_log_exchange(before);
     return kind != DDP_RECORD_TEXT;
+}
+
+enum ddp_status ddp_encode_check(const struct ddp_encoded *encoded,
+                                 const struct ddp_dataset_info *info)
+{
+    if (encoded->facts.largest < info->class_count)
+        return DDP_OK;
+    return ddp_fail(DDP_ERR_INVALID,
+                    "%s: encoded, it has token %" PRId64 ": the model's vocabulary has %" PRId64
+                    " tokens, from 0: give the tokenizer of this model",
+                    info->path, encoded->facts.largest, info->class_count);
+}
+
+struct ddp_dataset_info ddp_encode_row_info(const char *path, int64_t seq, int64_t class_count)
+{
+    return (struct ddp_dataset_info){
+        .source = "tokens",
+        .path = path,
+        .class_count = class_count,
+        .label_count = seq,
+        .x_dtype = DDP_I32,
+        .dim_count = 2,
+        .dims = {2, seq},
+        .sample_values = 2 * (size_t)seq,
+        .sample_bytes = 2 * (size_t)seq * sizeof(int32_t),
+        .shuffled = true,
+        .channel_count = 1,
+        .std = {1},
+    };
 }

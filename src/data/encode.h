@@ -37,6 +37,14 @@ void ddp_encode_close(struct ddp_encoded *encoded); /* NULL is fine */
 enum ddp_status ddp_encode_into(ddp_encoded_writer *writer, const struct ddp_encoding *encoding,
                                 int64_t *text_bytes);
 
+/* Whether a model of that many classes has all tokens. DDP_ERR_INVALID. */
+enum ddp_status ddp_encode_check(const struct ddp_encoded *encoded,
+                                 const struct ddp_dataset_info *info);
+
+/* Of a set whose rows are documents behind each other: tokens, then where the document of each
+ * begins. */
+struct ddp_dataset_info ddp_encode_row_info(const char *path, int64_t seq, int64_t class_count);
+
 /* Whether the files are JSON lines of examples, by their first line. */
 bool ddp_encode_makes_examples(const struct ddp_data_names *files);
 

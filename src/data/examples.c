@@ -14,7 +14,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 const char *const ddp_packing_names[] = {"documents", "pad", NULL};
 const char *const ddp_long_names[] = {"cut", "drop", "refuse", NULL};
@@ -186,13 +185,9 @@ static enum ddp_status set_notice(struct examples *e)
 static enum ddp_status check(const struct examples *e)
 {
     const struct ddp_dataset_info *info = &e->base.info;
-    if (e->encoded->facts.largest >= info->class_count)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "%s: encoded, it has token %" PRId64 ": the model's vocabulary has %" PRId64
-                        " tokens, from 0: give the tokenizer of this model",
-                        info->path, e->encoded->facts.largest, info->class_count);
-    if (e->count > 0)
-        return DDP_OK;
+    const enum ddp_status status = ddp_encode_check(e->encoded, info);
+    if (status != DDP_OK || e->count > 0)
+        return status;
     return ddp_fail(DDP_ERR_FORMAT,
                     "%s: no example has a token to learn within --seq-len %" PRId64 ": %" PRId64
                     " are too long, %" PRId64 " have no answer there",
@@ -200,24 +195,6 @@ static enum ddp_status check(const struct examples *e)
 }
 
 /* --- making ----------------------------------------------------------------------------------- */
-
-static void set_info(struct examples *e, int64_t seq, int64_t class_count)
-{
-    e->base.info = (struct ddp_dataset_info){
-        .source = "tokens",
-        .path = e->base.path,
-        .class_count = class_count,
-        .label_count = seq,
-        .x_dtype = DDP_I32,
-        .dim_count = 2,
-        .dims = {2, seq},
-        .sample_values = 2 * (size_t)seq,
-        .sample_bytes = 2 * (size_t)seq * sizeof(int32_t),
-        .shuffled = true,
-        .channel_count = 1,
-        .std = {1},
-    };
-}
 
 enum ddp_status ddp_examples_open(ddp_dataset **dataset, struct ddp_encoded *encoded,
                                   const char *path, const struct ddp_data_names *files,
@@ -234,7 +211,7 @@ enum ddp_status ddp_examples_open(ddp_dataset **dataset, struct ddp_encoded *enc
     *dataset = &e->base;
     e->encoded = encoded;
     e->padding = eos >= 0 && eos < class_count ? eos : 0;
-    set_info(e, options->seq_len, class_count);
+    e->base.info = ddp_encode_row_info(e->base.path, options->seq_len, class_count);
     e->begins = ddp_array_alloc(room, sizeof *e->begins);
     e->positions = ddp_array_alloc(room, sizeof *e->positions);
     enum ddp_status status = e->begins && e->positions ? DDP_OK : DDP_ERR_MEMORY;

@@ -6,7 +6,6 @@
 #include "config.h"
 
 #include "core/log.h"
-#include "core/memory.h"
 #include "core/write.h"
 #include "data/data_names.h"
 #include "data/dataset.h"

@@ -20,7 +20,6 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define MEASURED   1024                /* images that mean and deviation are of, at most */
 #define KEEP_BYTES ((size_t)256 << 20) /* a set whose pixels are no more is kept in memory */

@@ -7,7 +7,6 @@
 #include "data/image_list.h"
 
 #include "core/log.h"
-#include "core/memory.h"
 #include "core/write.h"
 
 #include <dirent.h>

@@ -311,34 +311,12 @@ static enum ddp_status pack(struct pairs *p, bool alone)
     return DDP_OK;
 }
 
-static void set_info(struct pairs *p, int64_t seq, int64_t class_count)
-{
-    p->base.info = (struct ddp_dataset_info){
-        .source = "tokens",
-        .path = p->base.path,
-        .class_count = class_count,
-        .label_count = DDP_ROLE_PLANES * seq,
-        .x_dtype = DDP_I32,
-        .dim_count = 2,
-        .dims = {2, seq},
-        .sample_values = 2 * (size_t)seq,
-        .sample_bytes = 2 * (size_t)seq * sizeof(int32_t),
-        .shuffled = true,
-        .channel_count = 1,
-        .std = {1},
-    };
-}
-
 static enum ddp_status check(const struct pairs *p)
 {
     const struct ddp_dataset_info *info = &p->base.info;
-    if (p->encoded->facts.largest >= info->class_count)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "%s: encoded, it has token %" PRId64 ": the model's vocabulary has %" PRId64
-                        " tokens, from 0: give the tokenizer of this model",
-                        info->path, p->encoded->facts.largest, info->class_count);
-    if (p->count > 0)
-        return DDP_OK;
+    const enum ddp_status status = ddp_encode_check(p->encoded, info);
+    if (status != DDP_OK || p->count > 0)
+        return status;
     return ddp_fail(DDP_ERR_FORMAT,
                     "%s: no pair fits into --seq-len %" PRId64 ", of which each sequence may have "
                     "half: %" PRId64 " are too long, the prompts of %" PRId64 " alone",
@@ -359,7 +337,8 @@ enum ddp_status ddp_pairs_open(ddp_dataset **dataset, struct ddp_encoded *encode
     *dataset = &p->base;
     p->encoded = encoded;
     p->padding = eos >= 0 && eos < class_count ? eos : 0;
-    set_info(p, options->seq_len, class_count);
+    p->base.info = ddp_encode_row_info(p->base.path, options->seq_len, class_count);
+    p->base.info.label_count *= DDP_ROLE_PLANES;
     p->list = ddp_array_alloc(room, sizeof *p->list);
     p->references = ddp_array_alloc(2 * room, sizeof *p->references);
     enum ddp_status status = p->list && p->references ? DDP_OK : DDP_ERR_MEMORY;

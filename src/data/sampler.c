@@ -83,11 +83,6 @@ void ddp_sampler_set_epoch(ddp_sampler *sampler, int64_t epoch)
     sampler->epoch = epoch;
 }
 
-int64_t ddp_sampler_epoch(const ddp_sampler *sampler)
-{
-    return sampler->epoch;
-}
-
 int64_t ddp_sampler_index(const ddp_sampler *sampler, int64_t shard, int64_t k)
 {
     assert(sampler->epoch >= 0);

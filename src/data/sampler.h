@@ -30,7 +30,6 @@ void ddp_sampler_destroy(ddp_sampler *sampler);
 
 /* Computes the order of an epoch (from 0): 4 bytes a sample when shuffled, none otherwise. */
 void ddp_sampler_set_epoch(ddp_sampler *sampler, int64_t epoch);
-int64_t ddp_sampler_epoch(const ddp_sampler *sampler); /* -1 before the first set_epoch() */
 
 /* The dataset index of sample k of a shard: 0 <= shard < W, 0 <= k < shard_samples. Threads may
  * read together. */

@@ -33,8 +33,10 @@ struct table {
     size_t rows, room;
     int *roles; /* of the table's columns: a cell of the row, or -1 */
     char *description, *notice;
-    char **lines; /* the rows as they were written, and the header; NULL: not kept */
+    char **lines; /* the header and the rows as they were written, where they are kept */
     size_t line_count;
+    bool keep;
+    const char *line; /* to be kept once its end is known */
 };
 
 /* --- reading ---------------------------------------------------------------------------------- */
@@ -253,12 +255,51 @@ static enum ddp_status put_word(const struct table *t, const struct ddp_table_co
     return DDP_OK;
 }
 
+/* Keeps the line that ends here, without its end, and begins the next. */
+static enum ddp_status keep_line(struct table *t, const char *end)
+{
+    const char *line = t->line;
+    t->line = end;
+    if (!t->keep || !line)
+        return DDP_OK;
+    while (end > line && (end[-1] == '\n' || end[-1] == '\r'))
+        end--;
+    char *copy = strndup(line, (size_t)(end - line));
+    enum ddp_status status =
+        copy ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", t->base.path);
+    if (status == DDP_OK)
+        status = ddp_array_append(&t->lines, &t->line_count, &copy, sizeof copy);
+    if (status != DDP_OK)
+        free(copy);
+    return status;
+}
+
+/* Names in its place where the table has none. */
+static enum ddp_status keep_header(struct table *t, const struct ddp_table_text *text)
+{
+    char *header = NULL;
+    size_t bytes = 0;
+    t->line = text->header ? text->first : NULL;
+    if (!t->keep || text->header)
+        return DDP_OK;
+    FILE *out = open_memstream(&header, &bytes);
+    for (size_t i = 0; out && i < text->count; i++)
+        fprintf(out, "%s%s", i ? (char[]){text->begin.separator, 0} : "", text->names[i]);
+    enum ddp_status status = out && fclose(out) == 0 ? ddp_array_append(&t->lines, &t->line_count,
+                                                                        &header, sizeof header)
+                                                     : ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    if (status != DDP_OK)
+        free(header);
+    return status;
+}
+
 static enum ddp_status put_field(void *arg, const struct ddp_csv *at, size_t row, size_t column,
                                  char *text, size_t bytes)
 {
     struct table *t = arg;
-    if (t->roles[column] < 0)
-        return DDP_OK;
+    const enum ddp_status status = column == 0 ? keep_line(t, at->at) : DDP_OK;
+    if (t->roles[column] < 0 || status != DDP_OK)
+        return status;
     const size_t role = (size_t)t->roles[column];
     const bool target = role == t->schema.input_count;
     const struct ddp_table_column *to = target ? &t->schema.target : &t->schema.inputs[role];
@@ -284,52 +325,6 @@ static enum ddp_status put_field(void *arg, const struct ddp_csv *at, size_t row
                         at->name, at->line, shown, to->name);
     }
     return DDP_OK;
-}
-
-static enum ddp_status keep_line(struct table *t, const char *text, const char *end)
-{
-    while (end > text && (end[-1] == '\n' || end[-1] == '\r'))
-        end--;
-    char *copy = strndup(text, (size_t)(end - text));
-    enum ddp_status status =
-        copy ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", t->base.path);
-    if (status == DDP_OK)
-        status = ddp_array_append(&t->lines, &t->line_count, &copy, sizeof copy);
-    if (status != DDP_OK)
-        free(copy);
-    return status;
-}
-
-/* Names in its place where the table has none. */
-static enum ddp_status keep_header(struct table *t, const struct ddp_table_text *text)
-{
-    struct ddp_csv csv = text->begin;
-    char *header = NULL;
-    size_t bytes = 0;
-    if (text->header)
-        return keep_line(t, text->first, csv.at);
-    FILE *out = open_memstream(&header, &bytes);
-    for (size_t i = 0; out && i < text->count; i++)
-        fprintf(out, "%s%s", i ? (char[]){csv.separator, 0} : "", text->names[i]);
-    enum ddp_status status = out && fclose(out) == 0 ? keep_line(t, header, header + bytes)
-                                                     : ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    free(header);
-    return status;
-}
-
-static enum ddp_status keep_rows(struct table *t, const struct ddp_table_text *text)
-{
-    struct ddp_csv csv = text->begin;
-    enum ddp_status status = keep_header(t, text);
-    while (status == DDP_OK && ddp_csv_more(&csv)) {
-        struct ddp_csv_field field = {0};
-        const char *row = csv.at;
-        while (status == DDP_OK && !field.last)
-            status = ddp_csv_field(&csv, &field);
-        if (status == DDP_OK)
-            status = keep_line(t, row, csv.at);
-    }
-    return status;
 }
 
 /* Which cell each column of the table goes to. */
@@ -469,7 +464,11 @@ static enum ddp_status fill(struct table *t, const struct ddp_table_text *text)
     t->width = t->schema.input_count + 1;
     enum ddp_status status = assign(t, text);
     if (status == DDP_OK)
+        status = keep_header(t, text);
+    if (status == DDP_OK)
         status = ddp_table_walk(text, put_field, t, &t->rows);
+    if (status == DDP_OK)
+        status = keep_line(t, text->begin.end);
     if (status == DDP_OK && t->rows == 0)
         status = ddp_fail(DDP_ERR_FORMAT, "%s: the table has no rows", t->base.path);
     if (status != DDP_OK)
@@ -496,6 +495,7 @@ static enum ddp_status open_set(ddp_dataset **result, const char *path, const ch
         return DDP_ERR_MEMORY;
     *result = &t->base;
     t->lenient = options->unlabelled;
+    t->keep = options->keep_rows;
     t->base.info = (struct ddp_dataset_info){.source = "table",
                                              .path = t->base.path,
                                              .x_dtype = DDP_F32,
@@ -514,8 +514,6 @@ static enum ddp_status open_set(ddp_dataset **result, const char *path, const ch
     t->base.info.separator = table.begin.separator;
     if (status == DDP_OK)
         status = find_schema(t, &table, given, options);
-    if (status == DDP_OK && options->keep_rows)
-        status = keep_rows(t, &table);
     if (status == DDP_OK)
         status = fill(t, &table);
     for (size_t i = 0; i < table.count; i++)

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void ddp_table_column_free(struct ddp_table_column *column)
+static void column_free(struct ddp_table_column *column)
 {
     for (size_t i = 0; i < column->value_count; i++)
         free(column->values[i]);
@@ -27,9 +27,9 @@ void ddp_table_column_free(struct ddp_table_column *column)
 void ddp_table_schema_free(struct ddp_table_schema *schema)
 {
     for (size_t i = 0; i < schema->input_count; i++)
-        ddp_table_column_free(&schema->inputs[i]);
+        column_free(&schema->inputs[i]);
     free(schema->inputs);
-    ddp_table_column_free(&schema->target);
+    column_free(&schema->target);
     *schema = (struct ddp_table_schema){0};
 }
 

@@ -27,7 +27,6 @@ struct ddp_table_schema {
     struct ddp_table_column target; /* words: classes */
 };
 
-void ddp_table_column_free(struct ddp_table_column *column);
 void ddp_table_schema_free(struct ddp_table_schema *schema); /* zeros are fine */
 
 /* Numbers of a sample. */

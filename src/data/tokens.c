@@ -277,11 +277,8 @@ static enum ddp_status set_stream(struct tokens *t, const struct ddp_dataset_opt
         .channel_count = 1,
         .std = {1},
     };
-    if (encoded && encoded->facts.largest >= t->base.info.class_count)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "%s: encoded, it has token %" PRId64 ": the model's vocabulary has %" PRId64
-                        " tokens, from 0: give the tokenizer of this model",
-                        t->base.path, encoded->facts.largest, t->base.info.class_count);
+    if (encoded && ddp_encode_check(encoded, &t->base.info) != DDP_OK)
+        return DDP_ERR_INVALID;
     if (t->stream->file_count > 1 && t->stream->text && t->base.info.class_count <= '\n')
         return ddp_fail(DDP_ERR_INVALID,
                         "--vocab-size %" PRId64 ": between two texts is a newline, which is token "

@@ -7,7 +7,6 @@
 
 #include "generate/generate.h"
 
-#include "core/log.h"
 #include "core/memory.h"
 #include "core/philox.h"
 #include "core/portable_math.h"

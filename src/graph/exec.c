@@ -11,7 +11,6 @@
 #include "kernels/add.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct ddp_exec {
     const ddp_graph *graph;

@@ -4,7 +4,6 @@
 #include "config.h"
 
 #include "graph/internal.h"
-#include "graph/stage.h"
 
 #include "core/log.h"
 #include "core/memory.h"
@@ -231,8 +230,9 @@ bool ddp_graph_layer_begins(ddp_graph *graph, const char *name, const ddp_tensor
     return graph->status == DDP_OK && x;
 }
 
-ddp_tensor *ddp_graph_add_parameter(ddp_graph *graph, const char *name, int dim_count,
-                                    const int64_t *dims, struct ddp_parameter parameter)
+/*   parameter  its statistic, frozen, dtype and init; the rest is zero */
+static ddp_tensor *add_parameter(ddp_graph *graph, const char *name, int dim_count,
+                                 const int64_t *dims, struct ddp_parameter parameter)
 {
     const bool frozen = parameter.frozen;
     ddp_tensor *tensor = add_tensor(graph, name, frozen ? TENSOR_FROZEN : TENSOR_PARAMETER,
@@ -267,10 +267,10 @@ ddp_tensor *ddp_graph_frozen(ddp_graph *graph, const char *name, int dim_count, 
         return ddp_graph_reject(graph, DDP_ERR_INVALID,
                                 "frozen parameter %s: it is held in DDP_F32 or DDP_BF16",
                                 name ? name : "(null)");
-    return ddp_graph_add_parameter(graph, name, dim_count, dims,
-                                   (struct ddp_parameter){.frozen = true,
-                                                          .dtype = dim_count == 2 ? dtype : DDP_F32,
-                                                          .init = init});
+    return add_parameter(graph, name, dim_count, dims,
+                         (struct ddp_parameter){.frozen = true,
+                                                .dtype = dim_count == 2 ? dtype : DDP_F32,
+                                                .init = init});
 }
 
 void ddp_graph_begin_frozen(ddp_graph *graph, enum ddp_dtype dtype)
@@ -289,15 +289,14 @@ ddp_tensor *ddp_graph_parameter(ddp_graph *graph, const char *name, int dim_coun
 {
     if (graph->freezes)
         return ddp_graph_frozen(graph, name, dim_count, dims, init, graph->frozen_dtype);
-    return ddp_graph_add_parameter(graph, name, dim_count, dims,
-                                   (struct ddp_parameter){.init = init});
+    return add_parameter(graph, name, dim_count, dims, (struct ddp_parameter){.init = init});
 }
 
 ddp_tensor *ddp_graph_statistic(ddp_graph *graph, const char *name, int64_t count,
                                 enum ddp_init_kind init)
 {
-    return ddp_graph_add_parameter(
-        graph, name, 1, &count, (struct ddp_parameter){.statistic = true, .init = {.kind = init}});
+    return add_parameter(graph, name, 1, &count,
+                         (struct ddp_parameter){.statistic = true, .init = {.kind = init}});
 }
 
 ddp_tensor *ddp_graph_constant(ddp_graph *graph, const char *name, int dim_count,

@@ -175,10 +175,6 @@ ddp_tensor *ddp_graph_add_node(ddp_graph *graph, const struct node *node, const 
 ddp_tensor *ddp_graph_add_input(ddp_graph *graph, const char *name, enum ddp_dtype dtype,
                                 int dim_count, const int64_t *dims);
 
-/*   parameter  its statistic, frozen, dtype and init; the rest is zero */
-ddp_tensor *ddp_graph_add_parameter(ddp_graph *graph, const char *name, int dim_count,
-                                    const int64_t *dims, struct ddp_parameter parameter);
-
 /* Gives the frozen parameters their places. */
 void ddp_graph_place_frozen(ddp_graph *graph);
 

@@ -338,7 +338,7 @@ static ddp_tensor *build(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight, dd
 ddp_tensor *ddp_graph_head_cross_entropy(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight,
                                          ddp_tensor *labels)
 {
-    return build(graph, x, weight, labels, 1, &(struct ddp_objective){DDP_OBJECTIVE_NONE});
+    return build(graph, x, weight, labels, 1, &(struct ddp_objective){.kind = DDP_OBJECTIVE_NONE});
 }
 
 ddp_tensor *ddp_graph_head_preference(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight,

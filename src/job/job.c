@@ -7,7 +7,6 @@
 #include "job/job.h"
 
 #include "core/clock.h"
-#include "core/futex.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/parse.h"

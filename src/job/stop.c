@@ -5,7 +5,6 @@
 
 #include "core/log.h"
 #include "core/terminal.h"
-#include "job/job.h"
 #include "job/state.h"
 
 #include <errno.h>

@@ -7,7 +7,6 @@
 #include "core/futex.h"
 #include "core/hash.h"
 #include "core/log.h"
-#include "core/memory.h"
 #include "job/job.h"
 #include "job/state.h"
 

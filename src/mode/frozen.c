@@ -7,7 +7,6 @@
 
 #include "core/bf16.h"
 #include "core/hash.h"
-#include "core/log.h"
 #include "core/memory.h"
 #include "kernels/bf16.h"
 

@@ -6,8 +6,6 @@
 
 #include "mode/pipeline.h"
 
-#include "core/memory.h"
-
 #include <stdlib.h>
 
 #define SLOTS 2 /* batches that an earlier stage may be ahead */

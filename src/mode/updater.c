@@ -11,7 +11,6 @@
 #include "kernels/ema.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

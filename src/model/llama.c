@@ -158,7 +158,7 @@ static int find_size(const char *name)
     return -1;
 }
 
-int64_t ddp_llama_vocabulary(const char *size)
+static int64_t llama_vocabulary(const char *size)
 {
     const int at = size ? find_size(size) : -1;
     return at < 0 ? 0 : sizes[at].vocabulary;
@@ -531,7 +531,7 @@ const struct ddp_model ddp_model_llama = {
     .context = context,
     .borders = true,
     .exports_directory = true,
-    .vocabulary = ddp_llama_vocabulary,
+    .vocabulary = llama_vocabulary,
     .lora = lora_of,
     .take = take,
     .leave_open = leave_open,

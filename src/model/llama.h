@@ -105,7 +105,4 @@ double ddp_lora_scale(const struct ddp_lora *lora);
 struct ddp_llama *ddp_llama_of(union ddp_model_own *own);
 const struct ddp_llama *ddp_llama_in(const struct ddp_model_config *config);
 
-/* The vocabulary of the published model that --size names; 0: that of the data, also for NULL. */
-int64_t ddp_llama_vocabulary(const char *size);
-
 #endif

@@ -9,7 +9,6 @@
 #include "core/memory.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,9 +129,4 @@ float *ddp_optimizer_state(const ddp_optimizer *optimizer, int i, const char **n
         return NULL;
     *name = optimizer->names[i];
     return optimizer->state[i];
-}
-
-size_t ddp_optimizer_state_bytes(const ddp_optimizer *optimizer)
-{
-    return (size_t)optimizer->state_count * array_bytes(optimizer);
 }

@@ -73,6 +73,4 @@ enum ddp_status ddp_optimizer_run(ddp_optimizer *optimizer, const struct ddp_opt
  * NULL after the last. */
 float *ddp_optimizer_state(const ddp_optimizer *optimizer, int i, const char **name);
 
-size_t ddp_optimizer_state_bytes(const ddp_optimizer *optimizer); /* all of them */
-
 #endif

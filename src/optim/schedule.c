@@ -6,7 +6,6 @@
 #include "core/portable_math.h"
 #include "optim/schedule.h"
 
-#include <math.h>
 #include <stddef.h>
 
 const char *const ddp_schedule_names[] = {"constant", "linear", "cosine", "step", NULL};

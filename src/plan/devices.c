@@ -6,7 +6,6 @@
 #include "plan/devices.h"
 
 #include "core/log.h"
-#include "job/job.h"
 
 #include <string.h>
 

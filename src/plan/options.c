@@ -121,8 +121,7 @@ static const char *read_plan_memory(void *destination, const char *value)
 {
     struct ddp_train_options *options = destination;
     options->plan = true;
-    const char last = *value ? value[strlen(value) - 1] : '\0';
-    return ddp_parse_bytes(value, &options->plan_memory) && !strchr("0123456789.", last)
+    return ddp_parse_bytes(value, &options->plan_memory)
                ? NULL
                : "must be a size with its unit, such as 80G, 79.6GiB or 500M";
 }

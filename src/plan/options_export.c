@@ -18,11 +18,10 @@ static bool read_export_word(struct ddp_train_options *options, const char *word
 {
     const char *value = strchr(word, '=');
     const int name = value ? (int)(value++ - word) : 0;
-    const char last = value && *value ? value[strlen(value) - 1] : '0';
     if (strcmp(word, "merge") == 0)
         return options->merge = true;
     if (name == 5 && strncmp(word, "shard", 5) == 0)
-        return !strchr("0123456789.", last) && ddp_parse_bytes(value, &options->shard_bytes);
+        return ddp_parse_bytes(value, &options->shard_bytes);
     if (name == 6 && strncmp(word, "format", 6) == 0)
         return (options->export_format = ddp_weight_format_named(value));
     if (name == 4 && strncmp(word, "type", 4) == 0)

@@ -83,7 +83,7 @@ enum ddp_status ddp_planned_read_config(struct ddp_planned *planned)
     if (options->export_path)
         status = ddp_weight_format_choose(&format, options->export_path);
     if (status == DDP_OK && options->config)
-        status = ddp_hf_config_read(&planned->hf_config, options->config);
+        status = ddp_hf_config_parse(&planned->hf_config, options->config, NULL, 0);
     return status == DDP_OK && options->config ? check_config(planned) : status;
 }
 

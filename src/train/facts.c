@@ -6,7 +6,6 @@
 #include "train/run.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,7 +6,6 @@
 #include "train/guard.h"
 
 #include "core/log.h"
-#include "core/memory.h"
 #include "graph/scan.h"
 #include "train/nodes.h"
 #include "train/run.h"

@@ -8,7 +8,6 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "core/trace.h"
-#include "job/job.h"
 #include "train/best.h"
 #include "plan/weights.h"
 #include "train/hooks.h"

@@ -24,7 +24,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define PROGRAM_GROWS ((size_t)14 << 20) /* while it trains: generated code, threads */
 

@@ -6,7 +6,6 @@
 #include "train/pipeline.h"
 
 #include "core/log.h"
-#include "job/job.h"
 #include "train/run.h"
 
 #include <inttypes.h>

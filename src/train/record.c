@@ -6,7 +6,6 @@
 #include "train/record.h"
 
 #include "core/log.h"
-#include "job/job.h"
 
 #include <stdlib.h>
 #include <string.h>

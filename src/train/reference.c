@@ -7,8 +7,6 @@
 
 #include "train/run.h"
 
-#include "job/job.h"
-
 bool ddp_run_refers(const struct ddp_run *run)
 {
     return ddp_objective_refers(&run->planned.options->objective);

@@ -6,7 +6,6 @@
 #include "train/whole.h"
 
 #include "kernels/bf16.h"
-#include "kernels/kernels.h"
 #include "train/run.h"
 
 bool ddp_whole_is_there(const struct ddp_run *run)

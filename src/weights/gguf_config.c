@@ -4,7 +4,6 @@
 #include "config.h"
 
 #include "core/log.h"
-#include "core/memory.h"
 #include "core/portable_math.h"
 #include "model/rope.h"
 #include "weights/gguf.h"

@@ -6,7 +6,6 @@
 #include "weights/gpt2_tensors.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 const struct ddp_gpt2_tensor ddp_gpt2_tensors[DDP_GPT2_TENSORS] = {
     {"wte.weight", false, false, DDP_GPT2_V, 1}, {"wpe.weight", false, false, DDP_GPT2_T, 1},

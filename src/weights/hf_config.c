@@ -6,7 +6,6 @@
 #include "weights/hf_config.h"
 
 #include "core/atomic_file.h"
-#include "core/input_file.h"
 #include "core/log.h"
 #include "core/json.h"
 #include "weights/hf_keys.h"
@@ -14,8 +13,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MAX_BYTES 1000000
 
 static enum ddp_status read_type(const struct ddp_hf_keys *in)
 {
@@ -136,29 +133,13 @@ enum ddp_status ddp_hf_config_parse(struct ddp_hf_config *config, const char *na
         .shape = {.layers = 12, .heads = 12, .channels = 768, .vocabulary = 50257, .context = 1024},
         .norm_eps = 1e-5,
     };
-    json_t *root;
-    enum ddp_status status =
-        ddp_json_parse_object(&root, name, text, bytes, JSON_REJECT_DUPLICATES);
-    if (status != DDP_OK)
-        return status;
-    const struct ddp_hf_keys in = {name, "", root};
-    status = read_root(&in, &found);
-    json_decref(root);
+    struct ddp_hf_keys in;
+    enum ddp_status status = ddp_hf_keys_open(&in, name, "not a config.json", text, bytes);
+    if (status == DDP_OK)
+        status = read_root(&in, &found);
+    json_decref(in.root);
     if (status == DDP_OK)
         *config = found;
-    return status;
-}
-
-enum ddp_status ddp_hf_config_read(struct ddp_hf_config *config, const char *path)
-{
-    char *text;
-    size_t bytes;
-    enum ddp_status status =
-        ddp_input_file_read_whole(path, "not a config.json", MAX_BYTES, &text, &bytes);
-    if (status != DDP_OK)
-        return status;
-    status = ddp_hf_config_parse(config, path, text, bytes);
-    free(text);
     return status;
 }
 

@@ -15,13 +15,10 @@ struct ddp_hf_config {
     double norm_eps;
 };
 
-/* Reads a file. Fields that are left out have the values of transformers' GPT2Config; fields that
- * ask for what our model does not do are refused by name; others are ignored.
+/* Reads a text, or the file `name` where it is NULL. Fields that are left out have the values of
+ * transformers' GPT2Config; fields that ask for what our model does not do are refused by name;
+ * others are ignored.
  * DDP_ERR_IO, DDP_ERR_FORMAT: names the file and the field. */
-enum ddp_status ddp_hf_config_read(struct ddp_hf_config *config, const char *path);
-
-/* The same for text in memory.
- *   name  for messages */
 enum ddp_status ddp_hf_config_parse(struct ddp_hf_config *config, const char *name,
                                     const char *text, size_t bytes);
 

@@ -287,7 +287,7 @@ static enum ddp_status take_config(const char *path, const struct ddp_gpt2_shape
     enum ddp_status status = DDP_OK;
     const bool there = access(beside, F_OK) == 0;
     if (there)
-        status = ddp_hf_config_read(&config, beside);
+        status = ddp_hf_config_parse(&config, beside, NULL, 0);
     if (there && status == DDP_OK)
         status = check_config(path, shape, beside, &config.shape);
     if (there && status == DDP_OK) {

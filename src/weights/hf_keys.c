@@ -5,9 +5,26 @@
 
 #include "weights/hf_keys.h"
 
+#include "core/input_file.h"
 #include "core/log.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
+
+enum ddp_status ddp_hf_keys_open(struct ddp_hf_keys *in, const char *name, const char *what,
+                                 const char *text, size_t bytes)
+{
+    char *read = NULL;
+    enum ddp_status status = DDP_OK;
+    *in = (struct ddp_hf_keys){name, "", NULL};
+    if (!text)
+        status = ddp_input_file_read_whole(name, what, DDP_HF_CONFIG_BYTES, &read, &bytes);
+    if (status == DDP_OK)
+        status = ddp_json_parse_object(&in->root, name, text ? text : read, bytes,
+                                       JSON_REJECT_DUPLICATES);
+    free(read);
+    return status;
+}
 
 enum ddp_status ddp_hf_keys_count(const struct ddp_hf_keys *in, const char *key, int64_t most,
                                   int64_t *value)

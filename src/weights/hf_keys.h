@@ -6,12 +6,21 @@
 
 #include "core/json.h"
 
+#define DDP_HF_CONFIG_BYTES 1000000 /* of a config.json, at most */
+
 /* An object of a file. */
 struct ddp_hf_keys {
     const char *name;   /* of the file */
     const char *prefix; /* of keys in messages: "", or "rope_scaling." */
-    const json_t *root;
+    json_t *root;
 };
+
+/* Begins to read a text, or the file `name` where it is NULL.
+ *   in [out]  its root is freed with json_decref(), also after a failure
+ *   what      it is not, for messages
+ * DDP_ERR_IO, DDP_ERR_FORMAT, DDP_ERR_MEMORY. */
+enum ddp_status ddp_hf_keys_open(struct ddp_hf_keys *in, const char *name, const char *what,
+                                 const char *text, size_t bytes);
 
 /* Each leaves *value alone where there is no such key. DDP_ERR_FORMAT: it is of another kind, or
  * out of range. ddp_hf_keys_real() takes from `least` to below `below`. */

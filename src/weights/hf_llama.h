@@ -25,8 +25,7 @@ struct ddp_hf_llama {
  * DDP_ERR_IO, DDP_ERR_FORMAT (names the file and the key), DDP_ERR_MEMORY. */
 enum ddp_status ddp_hf_llama_read(struct ddp_hf_llama *config, const char *from);
 
-/* The same for text in memory.
- *   name  for messages */
+/* The same for a text, or the file `name` where it is NULL. */
 enum ddp_status ddp_hf_llama_parse(struct ddp_hf_llama *config, const char *name, const char *text,
                                    size_t bytes);
 

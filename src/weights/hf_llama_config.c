@@ -5,7 +5,6 @@
 
 #include "weights/hf_llama.h"
 
-#include "core/input_file.h"
 #include "core/log.h"
 #include "weights/hf_llama_rope.h"
 
@@ -14,7 +13,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define MAX_BYTES   1000000
 #define LARGEST     ((int64_t)1 << 20) /* width */
 #define LONGEST     ((int64_t)1 << 30) /* positions */
 #define VOCABULARY  ((int64_t)1 << 24)
@@ -355,14 +353,11 @@ enum ddp_status ddp_hf_llama_parse(struct ddp_hf_llama *config, const char *name
                                    size_t bytes)
 {
     struct ddp_hf_llama found = {0};
-    json_t *root;
-    enum ddp_status status =
-        ddp_json_parse_object(&root, name, text, bytes, JSON_REJECT_DUPLICATES);
-    if (status != DDP_OK)
-        return status;
-    const struct ddp_hf_keys in = {name, "", root};
-    status = read_root(&in, &found);
-    json_decref(root);
+    struct ddp_hf_keys in;
+    enum ddp_status status = ddp_hf_keys_open(&in, name, "not a config.json", text, bytes);
+    if (status == DDP_OK)
+        status = read_root(&in, &found);
+    json_decref(in.root);
     if (status == DDP_OK)
         *config = found;
     return status;
@@ -387,7 +382,7 @@ bool ddp_hf_llama_is(const char *from)
         return false;
     const bool there = stat(path, &info) == 0;
     json_t *root = NULL;
-    if (there && S_ISREG(info.st_mode) && info.st_size <= MAX_BYTES)
+    if (there && S_ISREG(info.st_mode) && info.st_size <= DDP_HF_CONFIG_BYTES)
         root = json_load_file(path, 0, NULL);
     const char *type = json_string_value(json_object_get(root, "model_type"));
     const bool is = root ? type && strcmp(type, "gpt2") != 0 : there;
@@ -398,16 +393,9 @@ bool ddp_hf_llama_is(const char *from)
 
 enum ddp_status ddp_hf_llama_read(struct ddp_hf_llama *config, const char *from)
 {
-    char *path = config_of(from), *text;
-    size_t bytes;
-    if (!path)
-        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    enum ddp_status status =
-        ddp_input_file_read_whole(path, "not a config.json", MAX_BYTES, &text, &bytes);
-    if (status == DDP_OK) {
-        status = ddp_hf_llama_parse(config, path, text, bytes);
-        free(text);
-    }
+    char *path = config_of(from);
+    enum ddp_status status = path ? ddp_hf_llama_parse(config, path, NULL, 0)
+                                  : ddp_fail(DDP_ERR_MEMORY, "out of memory");
     free(path);
     return status;
 }

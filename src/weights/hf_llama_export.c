@@ -6,12 +6,12 @@
 
 #include "core/bf16.h"
 #include "core/input_file.h"
-#include "core/json.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/staged_directory.h"
 #include "core/text.h"
 #include "core/write.h"
+#include "weights/hf_keys.h"
 #include "weights/hf_llama.h"
 
 #include <dirent.h>
@@ -19,9 +19,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define CONFIG       "config.json"
-#define CONFIG_BYTES 1000000
-#define PIECE        65536 /* values that are converted at a time */
+#define CONFIG "config.json"
+#define PIECE  65536 /* values that are converted at a time */
 
 /* Of this program or others, and what belongs to them: such a file would be that of other weights
  * than those beside it. GGUF files stand for themselves: they are kept, but not copied. */
@@ -52,7 +51,7 @@ static enum ddp_status make_config(char **text, const struct ddp_hf_export *to,
     if (!path)
         return DDP_ERR_MEMORY;
     enum ddp_status status =
-        ddp_input_file_read_whole(path, "not a config.json", CONFIG_BYTES, &source, &bytes);
+        ddp_input_file_read_whole(path, "not a config.json", DDP_HF_CONFIG_BYTES, &source, &bytes);
     if (status == DDP_OK) {
         status = ddp_hf_llama_config_text(text, config, path, source, bytes, dtype);
         free(source);

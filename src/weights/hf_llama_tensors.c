@@ -9,7 +9,6 @@
 #include "weights/hf_llama.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define OF_LAYER 16 /* tensors of a layer at most, and others of the model */
 

@@ -174,17 +174,16 @@ static enum ddp_status find_changes(const struct ddp_hf_keys *in, int64_t family
 static enum ddp_status edit(char **text, const char *name, const char *source, size_t bytes,
                             int64_t family, const char *dtype)
 {
-    json_t *root, *changes;
-    enum ddp_status status =
-        ddp_json_parse_object(&root, name, source, bytes, JSON_REJECT_DUPLICATES);
-    if (status != DDP_OK)
-        return status;
-    status = find_changes(&(struct ddp_hf_keys){name, "", root}, family, dtype, &changes);
+    json_t *changes;
+    struct ddp_hf_keys in;
+    enum ddp_status status = ddp_hf_keys_open(&in, name, "not a config.json", source, bytes);
+    if (status == DDP_OK)
+        status = find_changes(&in, family, dtype, &changes);
     if (status == DDP_OK) {
         status = ddp_hf_edit(text, name, source, bytes, changes);
         json_decref(changes);
     }
-    json_decref(root);
+    json_decref(in.root);
     return status;
 }
 

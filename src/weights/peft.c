@@ -12,7 +12,6 @@
 #include "core/staged_directory.h"
 #include "core/write.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -174,7 +173,8 @@ static enum ddp_status open_target(ddp_staged_directory **directory, const char 
 {
     return ddp_staged_directory_open_of(directory, path, wait_ms, CONFIG,
                                         "this directory holds something other than adapters: name "
-                                        "another one, or add merge to write the whole model");
+                                        "another one for --export, or add ,merge to write the "
+                                        "whole model");
 }
 
 enum ddp_status ddp_peft_save_check(const char *directory)

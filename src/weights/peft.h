@@ -23,8 +23,7 @@ bool ddp_peft_is(const char *directory);
  * DDP_ERR_IO, DDP_ERR_FORMAT (names the file and the key), DDP_ERR_MEMORY. */
 enum ddp_status ddp_peft_read(struct ddp_peft *peft, const char *directory, int64_t layers);
 
-/* The same for text in memory.
- *   name  for messages */
+/* The same for a text, or the file `name` where it is NULL. */
 enum ddp_status ddp_peft_parse(struct ddp_peft *peft, const char *name, const char *text,
                                size_t bytes, int64_t layers);
 void ddp_peft_free(struct ddp_peft *peft);

@@ -3,7 +3,6 @@
  * adapter_config.json of PEFT: what is read, and what is refused by name. See peft.h. */
 #include "config.h"
 
-#include "core/input_file.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "core/write.h"
@@ -14,8 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONFIG    "adapter_config.json"
-#define MAX_BYTES 1000000
+#define CONFIG "adapter_config.json"
 
 bool ddp_peft_is(const char *directory)
 {
@@ -105,12 +103,12 @@ static enum ddp_status refuse(const struct ddp_hf_keys *in, const char *key)
 }
 
 /* Other ways to compute, of this PEFT and later ones, have a switch "use_...". */
-static enum ddp_status refuse_uses(const struct ddp_hf_keys *in, json_t *root)
+static enum ddp_status refuse_uses(const struct ddp_hf_keys *in)
 {
     const char *key;
     json_t *value;
     enum ddp_status status = DDP_OK;
-    json_object_foreach(root, key, value)
+    json_object_foreach(in->root, key, value)
     {
         if (status == DDP_OK && strncmp(key, "use_", 4) == 0 && strcmp(key, "use_rslora") != 0)
             status = refuse(in, key);
@@ -199,33 +197,25 @@ static enum ddp_status read_base(struct ddp_peft *peft, const struct ddp_hf_keys
 enum ddp_status ddp_peft_parse(struct ddp_peft *peft, const char *name, const char *text,
                                size_t bytes, int64_t layers)
 {
-    json_t *root = NULL;
+    struct ddp_hf_keys in;
     *peft = (struct ddp_peft){.base = NULL};
     enum ddp_status status =
-        ddp_json_parse_object(&root, name, text, bytes, JSON_REJECT_DUPLICATES);
-    const struct ddp_hf_keys in = {name, "", root};
+        ddp_hf_keys_open(&in, name, "a configuration of adapters", text, bytes);
     if (status == DDP_OK)
         status = read_base(peft, &in);
     if (status == DDP_OK && layers > 0)
         status = read_config(peft, &in, layers);
     if (status == DDP_OK && layers > 0)
-        status = refuse_uses(&in, root);
-    json_decref(root);
+        status = refuse_uses(&in);
+    json_decref(in.root);
     return status;
 }
 
 enum ddp_status ddp_peft_read(struct ddp_peft *peft, const char *directory, int64_t layers)
 {
-    char *path = ddp_path_in(directory, CONFIG), *text = NULL;
-    size_t bytes = 0;
+    char *path = ddp_path_in(directory, CONFIG);
     *peft = (struct ddp_peft){.base = NULL};
-    if (!path)
-        return DDP_ERR_MEMORY;
-    enum ddp_status status =
-        ddp_input_file_read_whole(path, "a configuration of adapters", MAX_BYTES, &text, &bytes);
-    if (status == DDP_OK)
-        status = ddp_peft_parse(peft, path, text, bytes, layers);
-    free(text);
+    enum ddp_status status = path ? ddp_peft_parse(peft, path, NULL, 0, layers) : DDP_ERR_MEMORY;
     free(path);
     return status;
 }

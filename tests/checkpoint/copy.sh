@@ -82,6 +82,7 @@ train "a pipeline" $kill -n 4 --oversubscribe -- --mode pipeline --stages 2 --co
 # --- what is refused, and what there is no room for ---
 # shellcheck disable=SC2086
 expect "no restarts" 2 'error: .*--copy-every: only ddprun --max-restarts N keeps a copy' "$ddprun" -n 2 "$trainer" $small --copy-every 8
+# time: whether training has begun or not, each attempt ends alike
 # shellcheck disable=SC2086
 expect "used up" 137 'restarting all workers \(1 of 1\)' "$ddprun" -n 2 --max-restarts 1 sh -c \
     '"$0" "$@" & sleep 0.3; kill -KILL $$' "$trainer" $small

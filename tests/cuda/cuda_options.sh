@@ -172,6 +172,23 @@ refused "dp" 2 'error: --distributed means --mode ddp' --distributed
 refused "ddp" 2 'error: --mode accum runs in one process' --mode accum
 refused "accum" 2 'error: --devices names 2 devices, and --mode accum computes on one' --devices 0,0
 
+printf '{"prompt": "a", "chosen": "b", "rejected": "c"}\n%.0s' 1 2 3 4 5 6 7 8 >"$work/pairs.jsonl"
+pairs="--load $work/base --data $work/pairs.jsonl --tokenizer $here/tests/data/golden/texts --seq-len 24 --steps 1 --no-eval"
+for mode in $modes; do
+    count=$((count + 1))
+    run $mode $pairs --objective dpo && fail "--objective, $mode: is learned"
+    grep -q 'error: --objective: losses of preferences are computed on the CPU alone: use --device cpu' "$work/out" ||
+        fail "--objective, $mode: $(cat "$work/out")"
+done
+
+# A worker is lost: the others and the one in its place begin with the copy.
+count=$((count + 1))
+run ddp $images --steps 6 --no-eval --save "$work/whole" || fail "nothing is lost: $(cat "$work/out")"
+DDP_FAULTS=kill:rank=1,step=5 timeout $((60 * patience)) "$ddprun" -n 2 $share --max-restarts 1 trainer --device cuda --acc-steps 2 \
+    $images --steps 6 --no-eval --copy-every 2 --save "$work/f" >"$work/out" 2>&1 || fail "--copy-every: $(cat "$work/out")"
+cmp -s "$work/f" "$work/whole" || fail "--copy-every: other bits"
+grep -q 'from memory\|copy' "$work/out" || fail "--copy-every: not from memory: $(cat "$work/out")"
+
 # Those of --mode ddp: the ordered sums whatever else is asked for, and in NCCL's order within rounding.
 ddp() {
     name=$1

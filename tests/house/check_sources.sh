@@ -31,6 +31,8 @@ for file in $(find tests -name 'check_*.c' -o -name '*.sh' -o -name 'fuzz_*.c' |
 done
 for file in $scripts; do
     [ -x "$file" ] || fail "$file: not executable"
+    # Without it a script passes whatever it finds.
+    ! grep -qE '^ *(fail|expect) |(\|\||&&|\{) fail ' "$file" || [ "$(tail -n 1 "$file")" = finish ] || fail "$file: does not end with finish"
 done
 for file in $code; do
     first=$(grep -m 1 '^ *# *include' "$file")

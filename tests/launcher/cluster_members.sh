@@ -29,6 +29,7 @@ node() {
 worker=$work/worker
 cat >"$worker" <<'END_OF_WORKER'
 #!/bin/sh
+# time: ddprun ends it, and has a limit
 echo "$TORCHELASTIC_RESTART_COUNT $RANK/$WORLD_SIZE $GROUP_RANK/$GROUP_WORLD_SIZE $(hostname)" >>"${0%worker}told"
 while [ ! -e "${0%worker}over" ]; do sleep 0.02; done
 exit "$(cat "${0%worker}over")"

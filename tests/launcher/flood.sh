@@ -7,6 +7,7 @@ set -u
 ddprun=./ddprun
 helper=./launcher_helper
 test -x $ddprun && test -x $helper || { echo "run in the build directory"; exit 99; }
+. "${srcdir:-.}/tests/lib/result.inc"
 tmp=$(mktemp -d) || exit 99
 trap 'rm -rf "$tmp"' EXIT
 export LC_ALL=C
@@ -15,7 +16,6 @@ megabytes=${MEGABYTES:-96}
 # Resident memory of ddprun at its most; a sanitizer needs more for itself.
 limit_kib=4096
 case "${DDP_SANITIZE:-}" in '' | none | no) ;; *) limit_kib=400000 ;; esac
-failures=0
 fail()
 {
     echo "FAIL: $*"
@@ -39,6 +39,7 @@ export DIR
 # bounded WHAT
 bounded()
 {
+    count=$((count + 1))
     peak=$(cat "$tmp/peak")
     echo "$1: ddprun had at most $peak KiB"
     test "$peak" -le $limit_kib || fail "$1: ddprun used $peak KiB"
@@ -110,4 +111,4 @@ if test "$megabytes" -ge 800 && test $limit_kib = 4096; then
     echo "ddprun: $best ticks; cat: $best_cat"
     test $best -lt $((2 * best_cat)) || fail "the relay takes more than cat twice"
 fi
-test $failures = 0 || { echo "$failures failures"; exit 1; }
+finish

@@ -11,7 +11,6 @@ tmp=$(mktemp -d) || exit 99
 trap 'rm -rf "$tmp"' EXIT
 unset RANK WORLD_SIZE LOCAL_RANK DDP_LOG
 rounds=${ROUNDS:-24}
-failures=0
 fail()
 {
     echo "FAIL: $*"
@@ -22,6 +21,7 @@ fail()
 # sane CODE WHAT: not a crash, no sanitizer's report
 sane()
 {
+    count=$((count + 1))
     case $1 in
     132 | 134 | 135 | 136 | 139) fail "$2: exit code $1" ;;
     esac
@@ -74,4 +74,4 @@ while test $i -lt $((rounds / 3)); do
     ended $code 5 "all workers scribble, twice"
     i=$((i + 1))
 done
-test $failures = 0 || { echo "$failures failures"; exit 1; }
+finish

@@ -182,13 +182,13 @@ def write_options():
 
 
 def write_place():
-    for name, text in (("nodes", "nodes 4"), ("nodes-twice", "nodes 4:4"), ("host", "hosts n1"), ("hosts", "hosts dn[0-1]"),
+    for name, text in (("nodes", "nodes 4"), ("nodes-twice", "nodes 4:4"), ("nodes-range", "nodes 1:4"), ("host", "hosts n1"), ("hosts", "hosts dn[0-1]"),
                        ("hosts-zeros", "hosts n[001-010,020],m3"), ("hosts-two-brackets", "hosts rack[0-1]n[3,5]"),
                        ("hosts-suffix", "hosts n[1-2]-ib.site"), ("tasks", "tasks 1(x4)"), ("tasks-list", "tasks 1,1(x2),1"),
                        ("endpoint", "endpoint n1:29500"), ("endpoint-host", "endpoint n1"),
                        ("endpoint-six", "endpoint [fe80::1%eth0]:1")):
         put("place", "good-" + name, text.encode())
-    for name, text in (("nodes-none", "nodes 0"), ("nodes-many", "nodes 4097"), ("nodes-range", "nodes 1:4"),
+    for name, text in (("nodes-none", "nodes 0"), ("nodes-many", "nodes 4097"), ("nodes-range", "nodes 4:1"),
                        ("nodes-text", "nodes four"), ("nodes-long", "nodes 99999999999999999999"), ("nodes-half", "nodes 4:"),
                        ("hosts-empty", "hosts "), ("hosts-comma", "hosts ,n1"), ("hosts-open", "hosts n[1-2"),
                        ("hosts-nested", "hosts n[[1]]"), ("hosts-backwards", "hosts n[2-1]"), ("hosts-space", "hosts n 1"),
@@ -842,11 +842,14 @@ def write_link():
     def frame(kind, data=b"", size=None):
         return struct.pack("=II", len(data) if size is None else size, kind) + data
 
-    def hello(magic=0x6b6e696c70726464, protocol=3, node=1, nodes=4, version=b"0.3.0"):
+    def hello(magic=0x6b6e696c70726464, protocol=4, node=1, nodes=4, version=b"0.3.0"):
         return frame(1, struct.pack("=QIIIIQ32s32s32x", magic, protocol, 2, node, nodes, 7, bytes(range(32)), version))
 
-    def join(version=b"0.3.0", host=b"node1"):
-        return frame(3, struct.pack("=II32s256s", 2, 0, version, host))
+    def join(version=b"0.3.0", host=b"node1", command=b"trainer\0--steps\0004"):
+        return frame(3, struct.pack("=IIIIQ32s256s1024s", 2, 0, 1, 0, 9, version, host, command))
+
+    def welcome(node=1, nodes=2, port=29500, restart=0):
+        return frame(6, struct.pack("=IIIII", node, nodes, port, restart, 0))
 
     def text(kind, words):
         return frame(kind, struct.pack("=IiiiII", 0, 7, 1, 5, 1, 0) + words)
@@ -858,14 +861,15 @@ def write_link():
     status = struct.pack("=Iiqqq16sII", 0, 2, 5, 6, 1000, b"backward", 1, 0)
     link("good-hello", hello_phase, hello())
     link("good-hello-bytes", hello_phase, hello(), 1)
-    link("good-hello-other-protocol", hello_phase, hello(protocol=4, node=9, nodes=0, version=b"x" * 32))
+    link("good-hello-other-protocol", hello_phase, hello(protocol=5, node=9, nodes=0, version=b"x" * 32))
     link("good-refused", hello_phase, frame(4, struct.pack("=II1000s", 3, 2, b"")))
     link("good-proof", proof_phase, frame(2, bytes(32)))
     link("good-proof-largest", proof_phase, frame(2, bytes(2048)), 255)
     link("good-join", join_phase, join())
     link("good-joined-pings", joined, frame(7, status) * 3 + frame(8), 7)
     link("good-welcome", waiting, frame(7, status) + frame(5, b"node0\0node1\0") +
-         frame(6, struct.pack("=I", 29500)))
+         welcome())
+    link("good-welcome-again", running, frame(5, b"node0\0node2\0") + welcome(restart=3))
     link("good-id", running, frame(16, struct.pack("=II", 0, 63) + b"x") + frame(16, struct.pack("=II", 0, 0) + bytes(256)))
     link("good-id-empty", running, frame(16, bytes(8)))
     link("good-address", running, frame(16, struct.pack("=II", 0, 67) + bytes(1016)), 100)
@@ -882,7 +886,9 @@ def write_link():
             ("join-early", hello_phase, join()), ("join-host", join_phase, join(host=b"x" * 256)),
             ("join-version", join_phase, join(version=b"x" * 32)), ("message-early", joined, frame(25, step)),
             ("names-no-end", waiting, frame(5, b"node0\0node1")), ("names-none", waiting, frame(5)),
-            ("port", waiting, frame(6, struct.pack("=I", 65536))), ("port-zero", waiting, frame(6, bytes(4))),
+            ("port", waiting, welcome(port=65536)), ("port-zero", waiting, welcome(port=0)), ("welcome-0", running, welcome(node=0)),
+            ("welcome-node", running, welcome(node=2)), ("welcome-restart", running, welcome(restart=2**31)),
+            ("join-command", join_phase, join(command=b"x" * 1024)),
             ("refused-text", hello_phase, frame(4, struct.pack("=II1000s", 3, 2, b"x" * 1000))),
             ("ping-phase", running, frame(7, status[:-24] + b"x" * 16 + status[-8:])), ("kind-unknown", running, frame(29, step)),
             ("kind-zero", running, frame(0)), ("kind-large", running, frame(2**32 - 1)), ("lost-no-end", running, frame(9, b"x")),

@@ -330,7 +330,7 @@ START_TEST(sizes)
     static const struct {
         const char *text;
         double bytes;
-    } rows[] = {{"7", 7},
+    } rows[] = {{"7", 0},
                 {"7B", 7},
                 {"2k", 2000},
                 {"80G", 80e9},

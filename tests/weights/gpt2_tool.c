@@ -99,7 +99,7 @@ int main(int argc, char **argv)
     enum ddp_status status = DDP_ERR_INVALID;
     ddp_log_set_name("gpt2_tool");
     if (argc == 4 && strcmp(argv[1], "config") == 0) {
-        status = ddp_hf_config_read(&config, argv[2]);
+        status = ddp_hf_config_parse(&config, argv[2], NULL, 0);
         if (status == DDP_OK)
             status = ddp_hf_config_write(argv[3], &config);
     } else if (argc == 5) {

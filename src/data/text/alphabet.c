@@ -20,7 +20,8 @@ uint32_t ddp_byte_character(unsigned char byte)
     return byte < 33 ? 256u + byte : byte < 173 ? 256u + 33 + byte - 127 : 256u + 67;
 }
 
-int ddp_character_byte(uint32_t character)
+/* The reverse; -1: it stands for none. */
+static int character_byte(uint32_t character)
 {
     if (character < 256)
         return stands_for_itself(character) ? (int)character : -1;
@@ -38,7 +39,7 @@ enum ddp_status ddp_token_bytes(const ddp_tokenizer *tokenizer, int32_t id, stru
         return status;
     bool spelled = tokenizer->byte_level;
     for (size_t i = 0, length; spelled && i < bytes; i += length) {
-        const int byte = ddp_character_byte(ddp_utf8_decode(text + i, &length));
+        const int byte = character_byte(ddp_utf8_decode(text + i, &length));
         spelled = byte >= 0;
         if (spelled)
             out->at[out->bytes++] = (char)byte;

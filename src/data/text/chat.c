@@ -80,7 +80,8 @@ const char *ddp_chat_template_name(const ddp_chat_template *chat)
     return chat->name;
 }
 
-const char *ddp_chat_template_names(void)
+/* All of them, "chatml, qwen2.5, ...". */
+static const char *template_names(void)
 {
     return "chatml, qwen2.5, qwen3, qwen3-training, llama3, llama3.1";
 }
@@ -147,13 +148,13 @@ static enum ddp_status choose_own(const ddp_chat_template **chat, const ddp_toke
         return ddp_fail(DDP_ERR_INVALID,
                         "%s: there is no chat template beside it: choose one with --chat-template "
                         "(%s)",
-                        ddp_tokenizer_path(tokenizer), ddp_chat_template_names());
+                        ddp_tokenizer_path(tokenizer), template_names());
     *chat = recognise(text, &hash);
     if (!*chat)
         return ddp_fail(DDP_ERR_INVALID,
                         "%s: its chat template (hash %016" PRIx64 ") is not a known one: choose "
                         "the one it resembles with --chat-template (%s)",
-                        file, hash, ddp_chat_template_names());
+                        file, hash, template_names());
     return DDP_OK;
 }
 
@@ -164,7 +165,7 @@ enum ddp_status ddp_chat_template_choose(const ddp_chat_template **chat,
     const ddp_chat_template *found = NULL;
     if (name && !(found = ddp_chat_template_find(name)))
         return ddp_fail(DDP_ERR_INVALID, "--chat-template %s: chats need one of %s", name,
-                        ddp_chat_template_names());
+                        template_names());
     if (!name)
         status = choose_own(&found, tokenizer);
     if (status != DDP_OK)
@@ -182,7 +183,7 @@ enum ddp_status ddp_chat_template_choose(const ddp_chat_template **chat,
                             "%s: it has no token %.*s, which the chat template %s needs: choose "
                             "another with --chat-template (%s)",
                             ddp_tokenizer_path(tokenizer), (int)needed[i].bytes, needed[i].at,
-                            found->name, ddp_chat_template_names());
+                            found->name, template_names());
     *chat = found;
     return DDP_OK;
 }

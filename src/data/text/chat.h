@@ -22,9 +22,6 @@ typedef struct ddp_chat_template ddp_chat_template;
 const ddp_chat_template *ddp_chat_template_find(const char *name);
 const char *ddp_chat_template_name(const ddp_chat_template *chat);
 
-/* All names, "chatml, qwen2.5, ...", for messages and help. */
-const char *ddp_chat_template_names(void);
-
 /* Chooses a template.
  *   name  what --chat-template says, or NULL: that of the tokenizer's directory
  * DDP_ERR_INVALID: no such name, or the directory has no template, or one that is not known, or the

@@ -6,7 +6,6 @@
 #include "core/gguf.h"
 #include "core/memory.h"
 #include "core/text.h"
-#include "core/write.h"
 #include "data/text/gguf_tokens.h"
 #include "data/text/tokenizer_parts.h"
 

@@ -13,7 +13,6 @@
 #include "data/text/nfc.h"
 #include "data/text/read_steps.h"
 
-#include <errno.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -80,10 +80,8 @@ static inline size_t ddp_junction(uint32_t left, uint32_t right)
     return ddp_junction_class(left) * DDP_JUNCTION_CLASSES + ddp_junction_class(right);
 }
 
-/* Of byte-level tokenizers: the character that stands for a byte in the texts of tokens, and back;
- * -1: it stands for none. */
+/* Of byte-level tokenizers: the character that stands for a byte in the texts of tokens. */
 uint32_t ddp_byte_character(unsigned char byte);
-int ddp_character_byte(uint32_t character);
 
 /* Appends the bytes that a token stands for: those of its alphabet in a byte-level tokenizer, else
  * its text. */

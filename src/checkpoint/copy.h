@@ -24,8 +24,8 @@ struct ddp_copy_cost {
  * DDP_ERR_MEMORY, DDP_ERR_SYSTEM. */
 enum ddp_status ddp_copy_open(ddp_copy **copy, int fd, uint64_t run);
 
-/*   done  nobody is to begin with this copy any more: its memory is given back. Another process still
- *         sees that the run has begun; in this one the next run is a new one. */
+/*   done  nobody is to begin with this copy any more: its memory is given back. A later process
+ *         still sees that the run has begun; in this one the next run is a new one. */
 void ddp_copy_close(ddp_copy *copy, bool done);
 
 /* --- what an earlier process of the run has left ---------------------------------------------- */

@@ -286,13 +286,13 @@ static enum ddp_status find_part(struct launch_plan *plan, const struct place *p
     const char *address = place->address;
     plan->place = place;
     plan->bell_fd = plan->copy_fd = -1;
-    launch_plan_take_part(plan, place->node, place->node_count);
     *exit_code = EXIT_USAGE;
-    if (plan->node_count > DDP_BOARD_MAX_WORLD / plan->nproc)
+    if (place->node_count > DDP_BOARD_MAX_WORLD / plan->nproc)
         return ddp_fail(DDP_ERR_INVALID,
                         "%d nodes with %d workers each: a job has at most %d "
                         "workers",
-                        plan->node_count, plan->nproc, DDP_BOARD_MAX_WORLD);
+                        place->node_count, plan->nproc, DDP_BOARD_MAX_WORLD);
+    launch_plan_take_part(plan, place->node, place->node_count);
     if (plan->node_count > 1 && s->min_nproc)
         return ddp_fail(DDP_ERR_INVALID,
                         "--min-nproc %d: all nodes must have as many workers: on several nodes a "

@@ -71,7 +71,7 @@ targets()
     case $test in
     check_plugin) echo "$test" && grep -oE 'tests/core/libddp-test[a-z]*\.la' "$work/$1/programs" && return ;;
     check_cuda_* | check_comm_nccl*) echo "$test tests/cudasim/libddp-cuda.la" && return ;;
-    check_nodes) echo "$test" && grep -oE 'libddp-ucx\.la' "$work/$1/programs" && return ;;
+    check_nodes | check_same_bits) echo "$test" && grep -oE 'libddp-ucx\.la' "$work/$1/programs" && return ;;
     check_*) echo "$test" && return ;;
     tests/house/fuzz_replay.sh) tr ' ' '\n' <"$work/$1/programs" | grep '^replay_' && return ;;
     esac

@@ -211,17 +211,10 @@ static enum ddp_status create_mode(struct ddp_run *run)
 
 static enum ddp_status create_evaluator(struct ddp_run *run)
 {
-    const struct ddp_train_evaluator_setup setup = {
-        .mode = run->mode,
-        .comm = run->comm,
-        .stages = ddp_train_plan_stage_workers(&run->planned.plan),
-        .model = run->planned.plan.model,
-        .config = &run->planned.model_config,
-        .test = run->planned.test,
-        .samples = run->planned.plan.eval_samples,
-        .confusion = run->planned.options->report.verbose,
-        .threads = (int)run->planned.options->data_threads,
-    };
+    struct ddp_train_evaluator_setup setup =
+        ddp_run_evaluator_setup(run, run->planned.test, run->planned.plan.eval_samples);
+    setup.confusion = run->planned.options->report.verbose;
+    setup.threads = (int)run->planned.options->data_threads;
     const bool wanted = run->planned.options->eval_only || !run->planned.options->predict;
     if (!wanted || !run->planned.test || ddp_dataset_info(run->planned.test)->label_count == 0)
         return DDP_OK;

@@ -373,18 +373,11 @@ static enum ddp_status predict(struct ddp_run *run)
         .std = info->label_std,
         .classes = numbers ? outputs : run->planned.model_config.classes,
     };
-    const struct ddp_train_evaluator_setup setup = {
-        .mode = run->mode,
-        .comm = run->comm,
-        .stages = ddp_train_plan_stage_workers(&run->planned.plan),
-        .model = run->planned.plan.model,
-        .config = &run->planned.model_config,
-        .test = p.data,
-        .samples = info->sample_count,
-        .visit = take_batch,
-        .visit_arg = &p,
-        .outputs = numbers ? outputs : 0,
-    };
+    struct ddp_train_evaluator_setup setup =
+        ddp_run_evaluator_setup(run, p.data, info->sample_count);
+    setup.visit = take_batch;
+    setup.visit_arg = &p;
+    setup.outputs = numbers ? outputs : 0;
     ddp_train_evaluator *evaluator = NULL;
     struct ddp_train_scores scores;
     char shown[DDP_TEXT_SHOWN];

@@ -34,19 +34,11 @@ static enum ddp_status take_set(struct ddp_run *run, const ddp_dataset *data, in
 {
     ddp_train_evaluator *evaluator = NULL;
     struct ddp_train_scores scores;
-    const struct ddp_train_evaluator_setup setup = {
-        .mode = run->mode,
-        .comm = run->comm,
-        .stages = ddp_train_plan_stage_workers(&run->planned.plan),
-        .model = run->planned.plan.model,
-        .config = &run->planned.model_config,
-        .test = data,
-        .samples = samples,
-        .threads = (int)run->planned.options->data_threads,
-        .visit = take_batch,
-        .visit_arg = (void *)(uintptr_t)data,
-        .sequences = true,
-    };
+    struct ddp_train_evaluator_setup setup = ddp_run_evaluator_setup(run, data, samples);
+    setup.threads = (int)run->planned.options->data_threads;
+    setup.visit = take_batch;
+    setup.visit_arg = (void *)(uintptr_t)data;
+    setup.sequences = true;
     enum ddp_status status = ddp_train_evaluator_create(&evaluator, &setup);
     if (status == DDP_OK)
         status = ddp_train_evaluator_run(evaluator, &scores);

@@ -133,6 +133,21 @@ void ddp_run_describe_state(const struct ddp_run *run, struct ddp_checkpoint_sta
 bool ddp_run_refers(const struct ddp_run *run);
 enum ddp_status ddp_run_make_reference(struct ddp_run *run);
 
+/* What evaluators of these samples have in common. Borrows the run's configuration. */
+static inline struct ddp_train_evaluator_setup
+ddp_run_evaluator_setup(const struct ddp_run *run, const ddp_dataset *test, int64_t samples)
+{
+    return (struct ddp_train_evaluator_setup){
+        .mode = run->mode,
+        .comm = run->comm,
+        .stages = ddp_train_plan_stage_workers(&run->planned.plan),
+        .model = run->planned.plan.model,
+        .config = &run->planned.model_config,
+        .test = test,
+        .samples = samples,
+    };
+}
+
 /* A loader of this rank's shards that begins with optimizer step `step`.
  *   depth  batches held at once; 0: the loader's default */
 enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int depth,

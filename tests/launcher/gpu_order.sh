@@ -29,7 +29,7 @@ ranks "more workers than GPUs" 4 "$across" unset -n 5
 CUDA_VISIBLE_DEVICES=0,1 ranks "the user's own" 4 "$across" 0,1 -n 2
 ranks "each its own" 4 "$across" 'GPU-bb-1
 GPU-cc-2' -n 2 --virtual-local-rank
-ranks "a switch" 3 'X SW4 SW4; SW4 X SW4; SW4 SW4 X;' unset
+ranks "all alike" 3 'X SW4 SW4; SW4 X SW4; SW4 SW4 X;' unset
 ranks "in order already" 4 'X PIX SYS SYS; PIX X SYS SYS; SYS SYS X PXB; SYS SYS PXB X;' unset
 ranks "nothing is known" 4 '' unset
 # Eight as in a DGX-1: two fours of one or two links, joined in pairs. The ring is whole.
@@ -39,5 +39,6 @@ FAKE_GPUS_PCI=$(i=0; while [ $i -lt 8 ]; do printf '00000000:0%d:00.0 ' $i; i=$(
 ranks "eight" 8 "$eight" GPU-cc-2,GPU-bb-1,GPU-aa-0,GPU-dd-3,GPU-hh-7,GPU-ee-4,GPU-ff-5,GPU-gg-6
 expect "the matrix" 0 '^GPUs: 8, in the order of ranks, and what joins them:$' "$ddprun" --explain-launch
 grep -q '^  0       NV1  NV1    X  NV2  SYS  NV2  SYS  SYS  00000000:00:00.0$' "$work/out" || fail "the matrix: $(cat "$work/out")"
+expect "a switch" 0 '^  1  *NV4    X  NV4' env FAKE_GPUS=3 FAKE_GPUS_PATHS='X SW4 SW4; SW4 X SW4; SW4 SW4 X;' "$ddprun" --explain-launch
 expect "as many as run" 0 '^  0 .* X  NV2' env FAKE_GPUS=4 FAKE_GPUS_PATHS="$across" "$ddprun" --explain-launch -n 2
 finish

@@ -89,9 +89,21 @@ static bool on_path(const char *directory, const char *path)
     }
 }
 
+static bool try_path(struct search *search, const char *path)
+{
+    for (;;) {
+        size_t length = strcspn(path, ":");
+        if (try_directory(search, path, length))
+            return true;
+        if (!path[length])
+            return false;
+        path += length + 1;
+    }
+}
+
 /* ddprun's own directory comes first, so that the one in a build tree starts the trainer beside it;
- * unless it is on PATH anyway: then PATH decides, and a Python from a virtual environment is not
- * passed over for /usr/bin's. */
+ * unless PATH led to ddprun, itself or through a link such as pipx makes: then PATH decides, and a
+ * Python from a virtual environment is not passed over for /usr/bin's or pipx's. */
 static void search_program(struct search *search)
 {
     char directory[4096];
@@ -99,15 +111,13 @@ static void search_program(struct search *search)
     if (!path)
         path = "/usr/local/bin:/usr/bin:/bin";
     own_directory(directory, sizeof directory);
-    if (*directory && !on_path(directory, path) &&
-        try_directory(search, directory, strlen(directory)))
+    const bool own_first = strchr(program_invocation_name, '/') && !on_path(directory, path);
+    if (!own_first && try_path(search, path))
         return;
-    for (;;) {
-        size_t length = strcspn(path, ":");
-        if (try_directory(search, path, length) || !path[length])
-            return;
-        path += length + 1;
-    }
+    if (*directory && try_directory(search, directory, strlen(directory)))
+        return;
+    if (own_first)
+        try_path(search, path);
 }
 
 static enum ddp_status find_program(struct launch_plan *plan, int *exit_code)
@@ -123,6 +133,8 @@ static enum ddp_status find_program(struct launch_plan *plan, int *exit_code)
         search_program(&search);
     }
     plan->program = search.found;
+    if (plan->program && plan->python_argv) /* Python looks for its virtual environment there */
+        plan->python_argv[0] = plan->program;
     if (plan->program)
         return DDP_OK;
     if (search.error == ENOMEM)

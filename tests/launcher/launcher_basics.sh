@@ -23,6 +23,17 @@ prints "no signal is blocked" 0 "$(printf '[%d]: 0000000000000000\n' 0 1)" \
 prints "standard input is rank 0's" 0 "$(printf '[%d]: %s\n' 0 input 1 /dev/null 2 /dev/null)" \
     sh -c 'echo input | "$0" -n 3 sh -c "test \$RANK = 0 && exec cat; readlink /proc/self/fd/0"' "$ddprun"
 
+# Which Python: the one beside ddprun, by its path, so that it finds its virtual environment; unless PATH led to ddprun, be it
+# through a link.
+mkdir "$work/venv" "$work/tools" "$work/active" && cp "$ddprun" "$work/venv" && ln -s "$work/venv/ddprun" "$work/tools"
+for program in venv/python3 venv/only active/python3; do
+    cp "$(command -v sh)" "$work/$program"
+done
+printf '%s\n' 'tr "\0" "\n" </proc/$$/cmdline | head -n 1' >"$work/train.py"
+prints "the Python beside ddprun" 0 "$work/venv/python3" env PATH="$work/active:$PATH" "$work/venv/ddprun" -n 1 "$work/train.py"
+prints "PATH's Python" 0 "$work/active/python3" env PATH="$work/active:$work/tools:$PATH" ddprun -n 1 "$work/train.py"
+prints "beside the link's target, for want of others" 0 only env PATH="$work/tools:$PATH" ddprun -n 1 only "$work/train.py"
+
 # A line longer than all buffers is one line, with one prefix.
 prints "a long line" 0 '300006' \
     sh -c '"$0" -n 2 sh -c "test \$RANK = 1 || { head -c 300000 /dev/zero | tr \"\\0\" x; echo; }" | wc -c' "$ddprun"

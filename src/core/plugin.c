@@ -63,15 +63,30 @@ static void attach(const struct ddp_plugin *plugin)
     pthread_mutex_unlock(&lock);
 }
 
+/* Where the plugin is, or should be. A package that may be put anywhere, such as pip's, has it in
+ * libexec/ddprun beside the directory of the program. */
+static int find_file(char *path, size_t size, const char *name)
+{
+    const char *directory = secure_getenv("DDP_PLUGIN_PATH");
+    if (directory && *directory)
+        return snprintf(path, size, "%s/libddp-%s.so", directory, name);
+    char program[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program);
+    for (int up = 0; up < 2 && length > 0; up++)
+        while (length > 0 && program[--length] != '/')
+            continue;
+    int used = snprintf(path, size, "%.*s/libexec/ddprun/libddp-%s.so", (int)length, program, name);
+    if (length > 0 && used > 0 && (size_t)used < size && access(path, F_OK) == 0)
+        return used;
+    return snprintf(path, size, "%s/libddp-%s.so", PKGLIBDIR, name);
+}
+
 enum ddp_status ddp_plugin_load(const struct ddp_plugin **plugin, const char *name, bool required)
 {
     if (!plugin || !valid_name(name))
         return ddp_fail(DDP_ERR_INVALID, "'%s' is not a plugin's name", name ? name : "");
-    const char *directory = secure_getenv("DDP_PLUGIN_PATH");
-    if (!directory || !*directory)
-        directory = PKGLIBDIR;
     char path[PATH_MAX];
-    int length = snprintf(path, sizeof path, "%s/libddp-%s.so", directory, name);
+    int length = find_file(path, sizeof path, name);
     if (length < 0 || (size_t)length >= sizeof path)
         return ddp_fail(DDP_ERR_INVALID, "DDP_PLUGIN_PATH: the directory's name is too long");
 

@@ -1,0 +1,67 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# The wheel of this build: pip installs it into a fresh environment, where the programs train with libraries of their own, to the
+# bits of the build tree; where pip would do harm it refuses; and nothing is left of it afterwards.
+# WHEEL_PYTHONS="python3.9 ..." are the Pythons to install it for, instead of python3.
+# shellcheck disable=SC2086 # pip and options are lists of words
+. "${srcdir:-.}/tests/lib/cli.inc"
+for tool in patchelf dpkg-query python3; do
+    command -v $tool >/dev/null || skip "$tool is not installed"
+done
+python3 -c 'import ensurepip, venv' 2>/dev/null || skip "python3 makes no virtual environment: install python3-venv"
+
+# Not part of the make that runs this test: without its options and its TESTS.
+expect "make wheel" 0 '' env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u TESTS "${MAKE:-make}" -s -C "$top" wheel WHEEL_DIR="$work"
+wheel=$(echo "$work"/ddprun-*-py3-none-manylinux_2_[1-9]*_"$(uname -m)".whl)
+[ -f "$wheel" ] || { fail "no wheel: $(ls "$work")"; finish; }
+[ "$(wc -c <"$wheel")" -le 15000000 ] || fail "the wheel has $(wc -c <"$wheel") bytes"
+
+make_data
+training="--data $work/images --model mlp --hidden 16 --batch-size 8 --global-batch 16 --steps 4 --no-eval --quiet"
+unset LD_LIBRARY_PATH
+# trains DIRECTORY: the programs in its bin, to the bits of this build, with libraries in it and of no one else
+trains() {
+    same "$1: trainer" "$1/bin/trainer" $training
+    same "$1: ddprun" "$1/bin/ddprun" -n 2 trainer $training
+    expect "$1: ddpreport" 0 '^ddpreport [0-9]' "$1/bin/ddpreport" --version
+    for file in bin/trainer bin/ddprun bin/ddpreport libexec/ddprun/libddp.so.0; do
+        foreign=$(ldd "$1/$file" | awk '/=>/ { print $3 == "not" ? $1 : $3 }' | grep -vE "^$1/|/lib[cm]\.so\.6$")
+        [ -z "$foreign" ] || fail "$1: $file needs $foreign"
+    done
+}
+same "build tree" "$trainer" $training
+
+# installed PYTHON: into an environment of its own, $work/venv, which is as it was when it is uninstalled
+installed() {
+    rm -rf "$work/venv"
+    expect "$1: venv" 0 '' "$1" -m venv "$work/venv"
+    (cd "$work/venv" && find . ! -type d ! -name '*.pyc' | sort) >"$work/before"
+    pip="$work/venv/bin/python -m pip --disable-pip-version-check"
+    expect "$1: pip install" 0 '' $pip install -q --no-index "$wheel"
+    trains "$work/venv"
+    echo 'import sys; print("in", sys.prefix)' >"$work/train.py"
+    expect "$1: the environment's Python" 0 "in $work/venv\$" "$work/venv/bin/ddprun" -n 2 "$work/train.py"
+    for page in trainer.1 ddprun.1 ddpreport.1 trainer-data.7; do
+        [ -s "$work/venv/share/man/man${page#*.}/$page" ] || fail "$page is not there"
+    done
+    if command -v manpath >/dev/null; then
+        expect "$1: man" 0 "(^|:)$work/venv/share/man" env PATH="$work/venv/bin:$PATH" manpath -q
+    fi
+    [ -s "$(echo "$work"/venv/lib/python*/site-packages/ddprun-*.dist-info/licenses/LICENSE)" ] || fail "no licence"
+    # A plugin beside the programs is found.
+    echo "no library" >"$work/venv/libexec/ddprun/libddp-cuda.so"
+    expect "$1: plugin" 9 "cannot load $work/venv/libexec/ddprun/libddp-cuda.so: " "$work/venv/bin/trainer" --device cuda
+    rm "$work/venv/libexec/ddprun/libddp-cuda.so"
+    expect "$1: pip uninstall" 0 '' $pip uninstall -q -y ddprun
+    (cd "$work/venv" && find . ! -type d ! -name '*.pyc' | sort) | comm -13 "$work/before" - >"$work/left"
+    [ ! -s "$work/left" ] || fail "left behind: $(cat "$work/left")"
+}
+for python in ${WHEEL_PYTHONS:-python3}; do
+    installed "$python"
+done
+expect "musl" 1 'is not a supported wheel on this platform' $pip download --no-index --no-deps \
+    --only-binary :all: --platform "musllinux_1_2_$(uname -m)" -d "$work/download" "$wheel"
+expect "pip install --target" 0 '' $pip install -q --no-index --target "$work/target" "$wheel"
+trains "$work/target"
+finish

@@ -6,10 +6,13 @@
 #include "data/dataset.h"
 
 #include "core/log.h"
+#include "core/text.h"
+#include "data/data_names.h"
 #include "data/normalize.h"
 #include "data/split.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -41,6 +44,29 @@ static enum ddp_status find_by_name(const char *name, const struct ddp_dataset_s
     return ddp_fail(DDP_ERR_INVALID, "there is no data source named '%s'", name);
 }
 
+/* A file of that name, or a directory with some, as data sets are downloaded. */
+static bool is_parquet(const char *path)
+{
+    char pattern[PATH_MAX];
+    if (ddp_text_ends_with(path, ".parquet"))
+        return true;
+    return ddp_data_directory_exists(path) &&
+           ((snprintf(pattern, sizeof pattern, "%s/*.parquet", path) < PATH_MAX &&
+             ddp_data_names_any(pattern)) ||
+            (snprintf(pattern, sizeof pattern, "%s/data/*.parquet", path) < PATH_MAX &&
+             ddp_data_names_any(pattern)));
+}
+
+static enum ddp_status refuse_parquet(const char *path)
+{
+    return ddp_fail(DDP_ERR_FORMAT,
+                    "%s: Parquet is not read: convert each file to JSON lines, with  python3 -c "
+                    "\"import pandas; pandas.read_parquet('IN.parquet').to_json('OUT.jsonl', "
+                    "orient='records', lines=True)\"  or, for a table, with to_csv('OUT.csv', "
+                    "index=False)",
+                    path);
+}
+
 static enum ddp_status not_recognised(const char *path)
 {
     char looked_for[512] = "";
@@ -52,6 +78,8 @@ static enum ddp_status not_recognised(const char *path)
         return ddp_fail_path(path, "open the data");
     if (!S_ISDIR(info.st_mode))
         return ddp_fail(DDP_ERR_IO, "%s: cannot read: not a regular file", path);
+    if (is_parquet(path))
+        return refuse_parquet(path);
     for (size_t i = 0; i < SOURCE_COUNT; i++)
         if (sources[i]->looks_for && used < sizeof looked_for)
             used += (size_t)snprintf(looked_for + used, sizeof looked_for - used, "%s%s",
@@ -71,6 +99,8 @@ static const struct ddp_dataset_source *source_of(const char *path)
 
 static enum ddp_status find_by_path(const char *path, const struct ddp_dataset_source **source)
 {
+    if (ddp_text_ends_with(path, ".parquet"))
+        return refuse_parquet(path);
     *source = source_of(path);
     return *source ? DDP_OK : not_recognised(path);
 }
@@ -134,6 +164,8 @@ enum ddp_status ddp_dataset_open(const char *source, const struct ddp_dataset_op
         status = find_by_name(source, &found);
     else if (options->path)
         status = find_by_path(options->path, &found);
+    if (status == DDP_OK && options->val && ddp_text_ends_with(options->val, ".parquet"))
+        status = refuse_parquet(options->val);
     if (status == DDP_OK && options->val && !found->takes_val)
         status =
             ddp_fail(DDP_ERR_INVALID, "--val: data of the kind %s have their own test set, or none",

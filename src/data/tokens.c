@@ -316,12 +316,17 @@ static enum ddp_status encode(ddp_dataset **result, struct ddp_token_stream **st
                               int64_t class_count)
 {
     struct ddp_encoded *encoded = NULL;
+    struct ddp_columns columns;
     const struct ddp_encoding encoding = {.files = &named->files,
+                                          .columns = options->columns ? &columns : NULL,
                                           .tokenizer = options->tokenizer,
                                           .chat = options->chat,
                                           .preferences = options->preferences,
                                           .watch = options->watch};
-    const enum ddp_status status = ddp_encode_texts(&encoded, &encoding);
+    enum ddp_status status =
+        options->columns ? ddp_columns_read(&columns, options->columns) : DDP_OK;
+    if (status == DDP_OK)
+        status = ddp_encode_texts(&encoded, &encoding);
     if (status != DDP_OK)
         return status;
     if (encoded->facts.document_count == 0)
@@ -344,6 +349,11 @@ static enum ddp_status open_set(ddp_dataset **result, const struct named *named,
                         "%s: --objective learns from lines of preferences, in NAME.jsonl, which "
                         "the tokenizer of the model encodes (--tokenizer)%s",
                         shown(named), options->tokenizer ? "" : ", and there is none");
+    if (status == DDP_OK && options->columns && !texts)
+        status = ddp_fail(DDP_ERR_INVALID,
+                          "--columns names what lines of JSON have (NAME.jsonl), for a tokenizer "
+                          "(--tokenizer), and %s is read without one",
+                          shown(named));
     if (status == DDP_OK && texts)
         status = encode(result, &stream, named, options, class_count);
     else if (status == DDP_OK)

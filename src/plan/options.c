@@ -215,8 +215,9 @@ static const struct ddp_option rows[] = {
     {OPTION_TEXT("target", target, "COLUMN"), .scope = DDP_OF_DATA | DDP_OF_TABLE,
      .help = "tables: the column to predict: its numbers, or its words or few whole numbers as "
              "classes"},
-    {OPTION_TEXT("columns", columns, "NAME,..."), .scope = DDP_OF_DATA | DDP_OF_TABLE,
-     .excludes = "ignore", .help = "tables: the columns to predict it from (default: all others)"},
+    {OPTION_TEXT("columns", columns, "NAME,..."), .scope = DDP_OF_DATA, .excludes = "ignore",
+     .help = "tables: the columns to predict it from (default: all others); lines of JSON: what "
+             "members are called there, such as prompt=question,completion=answer"},
     {OPTION_TEXT("ignore", ignore, "NAME,..."), .scope = DDP_OF_DATA | DDP_OF_TABLE,
      .help = "tables: columns to leave out"},
     {OPTION_NEGATABLE("header", header), .scope = DDP_OF_DATA | DDP_OF_TABLE,

@@ -54,8 +54,11 @@ enum ddp_status ddp_planned_check_fit(const struct ddp_planned *planned)
                 ? ": put the images of each class into a directory of its own"
                 : "");
     const char *of_tokens = tokens ? NULL : ddp_train_given_of(options, DDP_OF_TOKENS);
-    const char *of_tables =
-        strcmp(info->source, "table") == 0 ? NULL : ddp_train_given_of(options, DDP_OF_TABLE);
+    const bool table = strcmp(info->source, "table") == 0;
+    const char *of_tables = table ? NULL
+                            : options->columns && !tokens
+                                ? "columns"
+                                : ddp_train_given_of(options, DDP_OF_TABLE);
     if (of_tables)
         return ddp_fail(DDP_ERR_INVALID,
                         "--%s belongs to tables (.csv, .tsv), and %s is data of the kind %s",

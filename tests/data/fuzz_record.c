@@ -20,7 +20,7 @@ static volatile size_t used;
 static bool take(const struct ddp_line *line)
 {
     struct ddp_record record;
-    const bool accepted = ddp_record_parse(&record, line->at, line->bytes, "input") == DDP_OK;
+    const bool accepted = ddp_record_parse(&record, NULL, line->at, line->bytes, "input") == DDP_OK;
     bool answers = false;
     for (size_t i = 0; accepted && i < record.text_bytes; i++)
         used += (unsigned char)record.text[i];
@@ -32,6 +32,10 @@ static bool take(const struct ddp_line *line)
         assert(message->content[message->bytes] == '\0');
     }
     assert(!accepted || (record.kind == DDP_RECORD_CHAT) == answers);
+    const struct ddp_said *said[] = {&record.prompt, &record.answers[0]};
+    for (size_t i = 0; accepted && i < 2; i++)
+        for (size_t k = 0; k < said[i]->message_count; k++)
+            used += said[i]->messages[k].bytes;
     ddp_record_free(&record);
     return accepted;
 }
@@ -41,7 +45,7 @@ static void take_preference(const struct ddp_line *line)
 {
     struct ddp_record record;
     const bool accepted =
-        ddp_record_parse_preference(&record, line->at, line->bytes, "input") == DDP_OK;
+        ddp_record_parse_preference(&record, NULL, line->at, line->bytes, "input") == DDP_OK;
     const struct ddp_said *said[] = {&record.prompt, &record.answers[0], &record.answers[1]};
     const size_t count = record.kind == DDP_RECORD_PAIR ? 3 : 2;
     for (size_t i = 0; accepted && i < count; i++) {

@@ -818,6 +818,9 @@ def write_record():
     hi, hello = turn("user", "Hi"), turn("assistant", "Hello \u00e9 \U0001f600")
     chats = [{"messages": [turn("system", ""), hi, hello, hi, turn("assistant", "", name="x")]}, {"messages": [hello], "id": 2.5e300}]
     lines = "\n".join(json.dumps(line) for line in (*chats, {"prompt": "Q: ", "completion": "A", "text": 5}, {"text": "a\0b"})).encode()
+    others = ({"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]}, {"prompt": [hi], "completion": [hello]},
+              {"instruction": "Q", "input": "in\0", "output": "A", "system": "S", "history": [["a", "b"]], "tools": []})
+    put("record", "good-others", "\n".join(map(json.dumps, others)).encode())
     put("record", "good-lines", lines)
     put("record", "good-windows", b"\xef\xbb\xbf" + lines.replace(b"\n", b"\r\n"))
     put("record", "good-blank", b"\n \t\r\n\n" + lines + b"\n\n")
@@ -825,7 +828,8 @@ def write_record():
     put("record", "bad-gzip-cut", packed(lines)[:-5])
     put("record", "bad-cut", lines[:-3])
     bad = {"empty": {}, "list": ["text"], "text-number": {"text": 1}, "prompt-alone": {"prompt": "Q"}, "completion-alone": {"completion": "A"},
-           "completion-null": {"prompt": "Q", "completion": None}, "prompt-list": {"prompt": [hi], "completion": [hello]},
+           "completion-null": {"prompt": "Q", "completion": None}, "prompt-list": {"prompt": [hi], "completion": "Hello"},
+           "tools": {"messages": [hello], "tools": [{}]}, "history": {"instruction": "Q", "output": "A", "history": [["a", "b"], 5]},
            "no-messages": {"messages": []}, "messages-text": {"messages": "Hi"}, "message-text": {"messages": ["Hi", hello]},
            "no-role": {"messages": [{"content": "Hi"}, hello]}, "role-number": {"messages": [turn(5, "Hi"), hello]},
            "no-content": {"messages": [{"role": "assistant"}]}, "content-parts": {"messages": [turn("assistant", [hi])]},

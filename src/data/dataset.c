@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "data/data_names.h"
+#include "data/mixture.h"
 #include "data/normalize.h"
 #include "data/split.h"
 
@@ -105,8 +106,12 @@ static enum ddp_status find_by_path(const char *path, const struct ddp_dataset_s
     return *source ? DDP_OK : not_recognised(path);
 }
 
+/* Of several sets with weights, what the first is. */
 static bool holds(const struct ddp_dataset_source *kind, const char *source, const char *path)
 {
+    struct ddp_mixture mixture;
+    if (!source && path && ddp_mixture_read(&mixture, path))
+        return source_of(mixture.paths[0]) == kind;
     return source ? strcmp(source, kind->name) == 0 : path && source_of(path) == kind;
 }
 
@@ -152,11 +157,11 @@ static enum ddp_status prepare(const struct ddp_dataset_options *options, ddp_da
     return status;
 }
 
-enum ddp_status ddp_dataset_open(const char *source, const struct ddp_dataset_options *options,
-                                 ddp_dataset **train, ddp_dataset **test)
+/* Of one source. What was made is closed by the caller, also after a failure. */
+static enum ddp_status open_one(const char *source, const struct ddp_dataset_options *options,
+                                bool tested, ddp_dataset **train, ddp_dataset **test)
 {
     const struct ddp_dataset_source *found = &ddp_dataset_idx;
-    ddp_dataset *new_train = NULL, *new_test = NULL;
     enum ddp_status status = DDP_OK;
     if (options->own)
         found = &ddp_dataset_custom;
@@ -176,10 +181,19 @@ enum ddp_status ddp_dataset_open(const char *source, const struct ddp_dataset_op
                           "kind %s",
                           options->path ? options->path : DDP_DATASET_DEFAULT_DIR, found->name);
     if (status == DDP_OK)
-        status =
-            found->open(options, &new_train, test || options->val_split > 0 ? &new_test : NULL);
-    if (status == DDP_OK)
-        status = prepare(options, &new_train, &new_test);
+        status = found->open(options, train, tested || options->val_split > 0 ? test : NULL);
+    return status == DDP_OK ? prepare(options, train, test) : status;
+}
+
+enum ddp_status ddp_dataset_open(const char *source, const struct ddp_dataset_options *options,
+                                 ddp_dataset **train, ddp_dataset **test)
+{
+    ddp_dataset *new_train = NULL, *new_test = NULL;
+    struct ddp_mixture mixture;
+    const bool mixed = !options->own && options->path && ddp_mixture_read(&mixture, options->path);
+    const enum ddp_status status =
+        mixed ? ddp_mixture_open(&mixture, source, options, &new_train, test ? &new_test : NULL)
+              : open_one(source, options, test != NULL, &new_train, &new_test);
     if (status != DDP_OK) {
         ddp_dataset_close(new_train);
         ddp_dataset_close(new_test);

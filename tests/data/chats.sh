@@ -117,6 +117,28 @@ for name in four cold nowhere damaged again packed; do
     cmp -s "$work/one.safetensors" "$work/$name.safetensors" || fail "$name: other weights"
 done
 
+# A mixture by weights: the same weights with 1 and 4 workers, with replicas, and after a checkpoint.
+for i in $(seq 30); do echo "{\"text\": \"the other $i of all the things there\"}"; done >"$work/others.jsonl"
+mixture="--data $work/lines.jsonl:1,$work/others.jsonl:2"
+train mixed "$trainer" $mixture
+expect "a mixture, said" 0 'note: .*others.jsonl gives 412 of the 618 samples of an epoch, 9.36 times the 44 it has' "$trainer" $mixture ${tiny% --quiet} \
+    --tokenizer "$texts" --steps 1 --no-eval
+train mixed-4 "$ddprun" -n 4 trainer $mixture
+train mixed-dp "$trainer" $mixture --mode dp --replicas 2
+expect "a mixture, stopped" 0 '' "$trainer" $mixture $tiny --tokenizer "$texts" --steps 2 --schedule constant --global-batch 16 --no-eval --checkpoint "$work/kept"
+expect "a mixture, other weights" 2 'error: .*samples' "$trainer" --data "$work/lines.jsonl:1,$work/others.jsonl:5" $tiny --tokenizer "$texts" --steps 4 \
+    --schedule constant --global-batch 16 --no-eval --checkpoint "$work/kept" --resume
+expect "a mixture, resumed" 0 '' "$ddprun" -n 2 trainer $mixture $tiny --tokenizer "$texts" --steps 4 --schedule constant --global-batch 16 --no-eval \
+    --checkpoint "$work/kept" --resume --save "$work/resumed.safetensors"
+train mixed-whole "$trainer" $mixture --schedule constant
+for pair in "mixed mixed-4" "mixed mixed-dp" "mixed-whole resumed"; do
+    count=$((count + 1))
+    cmp -s "$work/${pair% *}.safetensors" "$work/${pair#* }.safetensors" || fail "${pair#* }: other weights"
+done
+! cmp -s "$work/one.safetensors" "$work/mixed.safetensors" || fail "a mixture: the second set changes nothing"
+expect "a mixture of preferences" 2 'error: --data: weights and --objective exclude each other' "$trainer" $mixture --model llama --size d2 \
+    --seq-len 16 --tokenizer "$texts" --objective dpo
+
 # Three jobs at once, whose texts take some time: one encodes, the others wait for it.
 rm -rf "$XDG_CACHE_HOME"
 for i in $(seq 100); do cat "$work/lines.jsonl"; done >"$work/large.jsonl"

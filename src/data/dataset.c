@@ -185,6 +185,55 @@ static enum ddp_status open_one(const char *source, const struct ddp_dataset_opt
     return status == DDP_OK ? prepare(options, train, test) : status;
 }
 
+static void close_all(ddp_dataset **sets, int count)
+{
+    for (int i = 0; i < count; i++)
+        ddp_dataset_close(sets[i]);
+}
+
+static enum ddp_status check_mixture(const struct ddp_mixture *mixture,
+                                     const struct ddp_dataset_options *options)
+{
+    if (options->preferences)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--data: weights and --objective exclude each other: preferences come from "
+                        "one file or pattern");
+    for (int i = 0; i < mixture->count; i++)
+        if (mixture->weights[i] == 0)
+            return ddp_fail(DDP_ERR_INVALID,
+                            "--data %s: weights are numbers from 1e-6 to 1e6, such as "
+                            "a.jsonl:2,b.jsonl:1",
+                            options->path);
+    return DDP_OK;
+}
+
+/* Each set with a test set of its own, unless --val names one for all. */
+static enum ddp_status open_mixture(const struct ddp_mixture *mixture, const char *source,
+                                    const struct ddp_dataset_options *options, bool tested,
+                                    ddp_dataset **train, ddp_dataset **test)
+{
+    ddp_dataset *trains[DDP_MIXTURE_PARTS] = {NULL}, *tests[DDP_MIXTURE_PARTS] = {NULL};
+    struct ddp_dataset_options of_part = *options;
+    int opened = 0, with_test = 0;
+    enum ddp_status status = check_mixture(mixture, options);
+    for (; status == DDP_OK && opened < mixture->count; opened += status == DDP_OK) {
+        const bool wanted = tested && (opened == 0 || !options->val);
+        of_part.path = mixture->paths[opened];
+        status =
+            ddp_dataset_open(source, &of_part, &trains[opened], wanted ? &tests[with_test] : NULL);
+        with_test += tests[with_test] != NULL;
+    }
+    if (status == DDP_OK)
+        status = ddp_mixture_join(train, trains, opened, options->path, mixture->weights);
+    else
+        close_all(trains, opened);
+    if (status == DDP_OK && with_test > 0)
+        return ddp_mixture_join(test, tests, with_test, options->val ? options->val : options->path,
+                                NULL);
+    close_all(tests, with_test);
+    return status;
+}
+
 enum ddp_status ddp_dataset_open(const char *source, const struct ddp_dataset_options *options,
                                  ddp_dataset **train, ddp_dataset **test)
 {
@@ -192,7 +241,7 @@ enum ddp_status ddp_dataset_open(const char *source, const struct ddp_dataset_op
     struct ddp_mixture mixture;
     const bool mixed = !options->own && options->path && ddp_mixture_read(&mixture, options->path);
     const enum ddp_status status =
-        mixed ? ddp_mixture_open(&mixture, source, options, &new_train, test ? &new_test : NULL)
+        mixed ? open_mixture(&mixture, source, options, test != NULL, &new_train, &new_test)
               : open_one(source, options, test != NULL, &new_train, &new_test);
     if (status != DDP_OK) {
         ddp_dataset_close(new_train);

@@ -159,9 +159,8 @@ static enum ddp_status set_counts(struct mixture *m, const double *weights)
     return DDP_OK;
 }
 
-/* Takes the parts, also after a failure. */
-static enum ddp_status join(ddp_dataset **result, ddp_dataset *const *parts, int count,
-                            const char *path, const double *weights)
+enum ddp_status ddp_mixture_join(ddp_dataset **result, ddp_dataset *const *parts, int count,
+                                 const char *path, const double *weights)
 {
     struct mixture *m = ddp_dataset_alloc(sizeof *m, &ops, path);
     if (!m) {
@@ -194,47 +193,5 @@ static enum ddp_status join(ddp_dataset **result, ddp_dataset *const *parts, int
     }
     info->token_bytes = bytes / (double)info->sample_count;
     info->notice = m->notice;
-    return status;
-}
-
-enum ddp_status ddp_mixture_open(const struct ddp_mixture *mixture, const char *source,
-                                 const struct ddp_dataset_options *options, ddp_dataset **train,
-                                 ddp_dataset **test)
-{
-    ddp_dataset *trains[DDP_MIXTURE_PARTS] = {NULL}, *tests[DDP_MIXTURE_PARTS] = {NULL};
-    struct ddp_dataset_options of_part = *options;
-    int opened = 0, tested = 0;
-    enum ddp_status status = DDP_OK;
-    if (options->preferences)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--data: weights and --objective exclude each other: preferences come from "
-                        "one file or pattern");
-    for (int i = 0; i < mixture->count; i++)
-        if (mixture->weights[i] == 0)
-            return ddp_fail(DDP_ERR_INVALID,
-                            "--data %s: weights are numbers from 1e-6 to 1e6, such as "
-                            "a.jsonl:2,b.jsonl:1",
-                            options->path);
-    for (; status == DDP_OK && opened < mixture->count; opened += status == DDP_OK) {
-        const bool wanted = test && (opened == 0 || !options->val);
-        of_part.path = mixture->paths[opened];
-        status =
-            ddp_dataset_open(source, &of_part, &trains[opened], wanted ? &tests[tested] : NULL);
-        tested += tests[tested] != NULL;
-    }
-    if (status != DDP_OK) {
-        while (opened > 0)
-            ddp_dataset_close(trains[--opened]);
-        while (tested > 0)
-            ddp_dataset_close(tests[--tested]);
-        return status;
-    }
-    status = join(train, trains, opened, options->path, mixture->weights);
-    if (tested == 0)
-        return status;
-    if (status == DDP_OK)
-        return join(test, tests, tested, options->val ? options->val : options->path, NULL);
-    while (tested > 0)
-        ddp_dataset_close(tests[--tested]);
     return status;
 }

@@ -21,15 +21,16 @@ struct ddp_mixture {
     double weights[DDP_MIXTURE_PARTS]; /* 1 where none is given */
 };
 
-/* False: a path like any other, because it has no weight or is the name of a file. */
+/* False: a path like any other, because it has no weight or is the name of a file. Weights out of
+ * range become 0. */
 bool ddp_mixture_read(struct ddp_mixture *mixture, const char *path);
 
-/* Opens all of them, each as ddp_dataset_open() does, with a test set of its own, too, unless --val
- * names one for all.
- * DDP_ERR_INVALID also: weights out of range, data that are no tokens or of different kinds, or
- * preferences. */
-enum ddp_status ddp_mixture_open(const struct ddp_mixture *mixture, const char *source,
-                                 const struct ddp_dataset_options *options, ddp_dataset **train,
-                                 ddp_dataset **test);
+/* Makes one set of several, at most DDP_MIXTURE_PARTS.
+ *   parts         its own from now on, also after a failure
+ *   weights       NULL: each sample comes once
+ *   result [out]  NULL before; what was made is closed by the caller, also after a failure
+ * DDP_ERR_INVALID: weights too far apart, or data that are no tokens or of different kinds. */
+enum ddp_status ddp_mixture_join(ddp_dataset **result, ddp_dataset *const *parts, int count,
+                                 const char *path, const double *weights);
 
 #endif

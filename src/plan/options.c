@@ -193,7 +193,8 @@ static const struct ddp_option first_rows[] = {
 
 static const struct ddp_option rows[] = {
     {OPTION_TEXT("config", config, "FILE"), .excludes = "size",
-     .help = "gpt2, llama: shape from this config.json of Hugging Face"},
+     .help = "FILE.yaml: options, by their names, which the command line overrides; gpt2, llama: "
+             "shape from this config.json of Hugging Face"},
     {OPTION_CHOICE("dtype", dtype, dtype_names, "TYPE"), .example = "--dtype bf16",
      .help = "type of the operands of products, and of activations on GPUs: fp32 (default) or "
              "bf16; weights are fp32"},

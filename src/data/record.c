@@ -155,6 +155,11 @@ static enum ddp_status take(struct ddp_record *record, const char *where)
                         "%s: a chosen answer: preferences are learned with --objective dpo, ipo, "
                         "orpo, simpo or kto",
                         where);
+    if (!text && json_object_get(root, "choices"))
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: a question with choices: those are evaluated, with --val, and --data "
+                        "names what is trained",
+                        where);
     record->kind = DDP_RECORD_TEXT;
     record->text = json_string_value(text);
     record->text_bytes = json_string_length(text);

@@ -9,6 +9,7 @@
 #include "core/memory.h"
 #include "core/text.h"
 #include "core/write.h"
+#include "data/choices.h"
 #include "data/data_names.h"
 #include "data/dataset.h"
 #include "data/encode.h"
@@ -388,6 +389,13 @@ static enum ddp_status set_notice(struct tokens *t, size_t files, size_t test_fi
     return DDP_OK;
 }
 
+/* Has --val questions with choices? */
+static bool is_questions(const struct named *val, const struct ddp_dataset_options *options)
+{
+    return val->path && val->files.count == 1 && options->tokenizer &&
+           ddp_choices_recognise(val->files.at[0]);
+}
+
 static enum ddp_status open_both(struct named *train_files, struct named *val_files,
                                  const struct ddp_dataset_options *options, ddp_dataset **train,
                                  ddp_dataset **test)
@@ -399,6 +407,8 @@ static enum ddp_status open_both(struct named *train_files, struct named *val_fi
     struct tokens *t = (*train)->ops == &ops ? (struct tokens *)*train : NULL;
     if (t && ddp_data_directory_exists(train_files->path) && !train_files->found)
         status = set_notice(t, train_files->files.count, val_files->files.count);
+    if (status == DDP_OK && test && is_questions(val_files, options))
+        return ddp_choices_open(test, val_files->files.at[0], options, (*train)->info.class_count);
     if (status == DDP_OK && val_files->path)
         return test ? open_set(test, val_files, options, (*train)->info.class_count) : DDP_OK;
     /* A text gives its last tenth away also when there is to be no evaluation: whether one is

@@ -350,16 +350,16 @@ END_TEST
 START_TEST(chats_of_other_programs)
 {
     static const char *const lines[] = {
-        "{\"messages\": [{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", "
-        "\"content\": \"Q\"}, {\"role\": \"assistant\", \"content\": \"A\"}, {\"role\": \"user\", "
-        "\"content\": \"I\\nin\\u0000\"}, {\"role\": \"assistant\", \"content\": \"B\"}], "
-        "\"tools\": []}",
-        "{\"conversations\": [{\"from\": \"system\", \"value\": \"S\"}, {\"from\": \"human\", "
-        "\"value\": \"Q\"}, {\"from\": \"gpt\", \"value\": \"A\"}, {\"from\": \"human\", "
-        "\"value\": "
-        "\"I\\nin\\u0000\"}, {\"from\": \"gpt\", \"value\": \"B\"}], \"tools\": \"\"}",
-        "{\"instruction\": \"I\", \"input\": \"in\\u0000\", \"output\": \"B\", \"system\": \"S\", "
-        "\"history\": [[\"Q\", \"A\"]], \"tools\": null}",
+        ("{\"messages\": [{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", "
+         "\"content\": \"Q\"}, {\"role\": \"assistant\", \"content\": \"A\"}, {\"role\": \"user\", "
+         "\"content\": \"I\\nin\\u0000\"}, {\"role\": \"assistant\", \"content\": \"B\"}], "
+         "\"tools\": []}"),
+        ("{\"conversations\": [{\"from\": \"system\", \"value\": \"S\"}, {\"from\": \"human\", "
+         "\"value\": \"Q\"}, {\"from\": \"gpt\", \"value\": \"A\"}, {\"from\": \"human\", "
+         "\"value\": "
+         "\"I\\nin\\u0000\"}, {\"from\": \"gpt\", \"value\": \"B\"}], \"tools\": \"\"}"),
+        ("{\"instruction\": \"I\", \"input\": \"in\\u0000\", \"output\": \"B\", \"system\": \"S\", "
+         "\"history\": [[\"Q\", \"A\"]], \"tools\": null}"),
     };
     static const char *const expected[][2] = {{"system", "S"},
                                               {"user", "Q"},

@@ -227,9 +227,12 @@ static enum ddp_status open_mixture(const struct ddp_mixture *mixture, const cha
         status = ddp_mixture_join(train, trains, opened, options->path, mixture->weights);
     else
         close_all(trains, opened);
-    if (status == DDP_OK && with_test > 0)
-        return ddp_mixture_join(test, tests, with_test, options->val ? options->val : options->path,
-                                NULL);
+    if (status == DDP_OK && with_test > 1)
+        return ddp_mixture_join(test, tests, with_test, options->path, NULL);
+    if (status == DDP_OK && with_test == 1) {
+        *test = tests[0];
+        return DDP_OK;
+    }
     close_all(tests, with_test);
     return status;
 }

@@ -37,6 +37,8 @@ trained() {
     [ "$(grep -c 'test accuracy .* by length .* test loss' "$work/out")" -eq 2 ] || fail "$name: not two evaluations"
 }
 trained prompts
+cp "$work/made/train.jsonl" "$work/more.jsonl"
+trained "a mixture" --data "$work/made/train.jsonl:2,$work/more.jsonl:1"
 trained texts --data "$work/many.jsonl"
 trained preferences --data "$work/made/pairs.jsonl" --objective dpo
 

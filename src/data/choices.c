@@ -7,13 +7,13 @@
 
 #include "data/choices.h"
 
-#include "core/json.h"
 #include "core/label.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "data/encode.h"
 #include "data/line_reader.h"
 #include "data/packing.h"
+#include "data/question.h"
 #include "data/text_file.h"
 
 #include <inttypes.h>
@@ -214,42 +214,15 @@ static enum ddp_status add_sequence(struct reading *r, const json_t *prompt, con
     return ddp_array_append(&c->sequences, &c->sequence_count, &s, sizeof s);
 }
 
-static enum ddp_status take_question(struct reading *r, const json_t *root)
+static enum ddp_status take_question(struct reading *r, const struct ddp_question *asked)
 {
     struct choices *c = r->choices;
-    const json_t *prompt = json_object_get(root, "prompt");
-    const json_t *list = json_object_get(root, "choices"),
-                 *answer = json_object_get(root, "answer");
-    const size_t count = json_array_size(list);
-    const bool whole = json_is_integer(answer);
+    const struct question question = {c->sequence_count, asked->count, asked->answer};
     enum ddp_status status = DDP_OK;
-    bool strings = json_is_string(prompt) && count >= 2;
-    for (size_t i = 0; i < count; i++)
-        strings = strings && json_string_length(json_array_get(list, i)) > 0;
-    if (!strings)
-        return ddp_fail(DDP_ERR_FORMAT,
-                        "%s: a question has a string \"prompt\" and at least two strings in "
-                        "\"choices\", none of them empty",
-                        r->where);
-    if (!whole || json_integer_value(answer) < 0 || json_integer_value(answer) >= (json_int_t)count)
-        return ddp_fail(DDP_ERR_FORMAT,
-                        "%s: \"answer\" is not the number of the right choice, from 0 to %zu",
-                        r->where, count - 1);
-    const struct question question = {c->sequence_count, (int32_t)count,
-                                      (int32_t)json_integer_value(answer)};
-    for (size_t i = 0; status == DDP_OK && i < count; i++)
-        status = add_sequence(r, prompt, json_array_get(list, i));
+    for (int32_t i = 0; status == DDP_OK && i < asked->count; i++)
+        status = add_sequence(r, asked->prompt, json_array_get(asked->choices, (size_t)i));
     return status == DDP_OK
                ? ddp_array_append(&c->questions, &c->question_count, &question, sizeof question)
-               : status;
-}
-
-static enum ddp_status parse_line(json_t **root, const struct ddp_line *line, const char *where)
-{
-    json_error_t error;
-    const enum ddp_status status = ddp_json_parse(root, line->at, line->bytes, &error);
-    return status == DDP_ERR_FORMAT
-               ? ddp_fail(status, "%s, column %d: %s", where, error.column, error.text)
                : status;
 }
 
@@ -263,15 +236,15 @@ static enum ddp_status read_questions(struct choices *c, const char *path,
     size_t count = 1;
     enum ddp_status status = ddp_line_reader_open(&lines, path);
     while (status == DDP_OK && count > 0) {
-        json_t *root = NULL;
+        struct ddp_question question;
         status = ddp_line_reader_next(lines, &line, 1, &count);
         if (status != DDP_OK || count == 0)
             break;
         snprintf(where, sizeof where, "%.450s: line %" PRIu32, path, line.number);
-        status = parse_line(&root, &line, where);
+        status = ddp_question_parse(&question, line.at, line.bytes, where);
         if (status == DDP_OK)
-            status = take_question(&reading, root);
-        json_decref(root);
+            status = take_question(&reading, &question);
+        json_decref(question.root);
         if (status == DDP_OK && options->watch.goes_on &&
             !options->watch.goes_on(options->watch.arg, 0.5))
             status = DDP_ERR_ABORTED;
@@ -285,17 +258,17 @@ bool ddp_choices_recognise(const char *path)
     char said[256];
     struct ddp_line line;
     ddp_line_reader *lines = NULL;
-    json_t *root = NULL;
+    struct ddp_question question = {.root = NULL};
     size_t count = 0;
     if (!ddp_text_is_jsonl(path))
         return false;
     const struct ddp_log_held before = ddp_log_exchange((struct ddp_log_held){said, sizeof said});
     if (ddp_line_reader_open(&lines, path) == DDP_OK &&
         ddp_line_reader_next(lines, &line, 1, &count) == DDP_OK && count > 0)
-        (void)parse_line(&root, &line, path);
+        (void)ddp_question_parse(&question, line.at, line.bytes, path);
     ddp_log_exchange(before);
-    const bool recognised = json_object_get(root, "choices");
-    json_decref(root);
+    const bool recognised = json_object_get(question.root, "choices");
+    json_decref(question.root);
     ddp_line_reader_close(lines);
     return recognised;
 }

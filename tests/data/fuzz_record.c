@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "data/line_reader.h"
+#include "data/question.h"
 #include "data/record.h"
 #include "tests/lib/fuzz.h"
 
@@ -59,6 +60,19 @@ static void take_preference(const struct ddp_line *line)
     ddp_record_free(&record);
 }
 
+static void take_question(const struct ddp_line *line)
+{
+    struct ddp_question question;
+    const bool accepted = ddp_question_parse(&question, line->at, line->bytes, "input") == DDP_OK;
+    assert(!accepted || (question.count >= 2 && question.answer < question.count));
+    for (int32_t i = 0; accepted && i < question.count; i++) {
+        const char *choice = json_string_value(json_array_get(question.choices, (size_t)i));
+        assert(*choice && question.answer >= 0);
+        used += strlen(choice) + strlen(json_string_value(question.prompt));
+    }
+    json_decref(question.root);
+}
+
 static bool read_lines(const char *path)
 {
     struct ddp_line lines[LINES];
@@ -74,6 +88,7 @@ static bool read_lines(const char *path)
             assert(lines[i].number > last && lines[i].bytes > 0);
             last = lines[i].number;
             take_preference(&lines[i]);
+            take_question(&lines[i]);
             accepted = take(&lines[i]);
         }
     }

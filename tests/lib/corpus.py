@@ -820,7 +820,8 @@ def write_record():
     chats = [{"messages": [turn("system", ""), hi, hello, hi, turn("assistant", "", name="x")]}, {"messages": [hello], "id": 2.5e300}]
     lines = "\n".join(json.dumps(line) for line in (*chats, {"prompt": "Q: ", "completion": "A", "text": 5}, {"text": "a\0b"})).encode()
     others = ({"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]}, {"prompt": [hi], "completion": [hello]},
-              {"instruction": "Q", "input": "in\0", "output": "A", "system": "S", "history": [["a", "b"]], "tools": []})
+              {"instruction": "Q", "input": "in\0", "output": "A", "system": "S", "history": [["a", "b"]], "tools": []},
+              {"prompt": "2 + 2 =", "choices": ["3", "4"], "answer": 1, "text": "a question"})
     put("record", "good-others", "\n".join(map(json.dumps, others)).encode())
     put("record", "good-lines", lines)
     put("record", "good-windows", b"\xef\xbb\xbf" + lines.replace(b"\n", b"\r\n"))

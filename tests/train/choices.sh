@@ -58,7 +58,7 @@ line() {
     expect "$1" 3 "error: .*wrong.jsonl: line 2.*$3" "$trainer" $run --val "$work/wrong.jsonl" --eval-only
 }
 line 'no prompt' '{"choices": ["a", "b"], "answer": 0}' 'a question has a string'
-line 'one choice' '{"prompt": "q", "choices": ["a"], "answer": 0}' 'at least two'
+line 'one choice' '{"prompt": "q", "choices": ["a"], "answer": 0}' 'two to 1000 strings'
 line 'an empty choice' '{"prompt": "q", "choices": ["a", ""], "answer": 0}' 'none of them empty'
 line 'an answer too far' '{"prompt": "q", "choices": ["a", "b"], "answer": 2}' '"answer" is not the number .* from 0 to 1'
 line 'an answer in words' '{"prompt": "q", "choices": ["a", "b"], "answer": "a"}' '"answer" is not the number'

@@ -83,12 +83,6 @@ static enum ddp_status unknown(const struct ddp_option *table, const char *dashe
                     table->help ? table->help : "--help");
 }
 
-static size_t smallest(size_t a, size_t b, size_t c)
-{
-    size_t least = a < b ? a : b;
-    return least < c ? least : c;
-}
-
 /* Edit distance of two short words; large when one is too long to bother. */
 static size_t distance(const char *a, const char *b, size_t b_length)
 {
@@ -104,7 +98,8 @@ static size_t distance(const char *a, const char *b, size_t b_length)
         for (size_t j = 1; j <= b_length; j++) {
             size_t above = row[j];
             size_t change = diagonal + (folded(a[i - 1]) != folded(b[j - 1]));
-            row[j] = smallest(above + 1, row[j - 1] + 1, change);
+            size_t step = 1 + (above < row[j - 1] ? above : row[j - 1]);
+            row[j] = step < change ? step : change;
             diagonal = above;
         }
     }
@@ -117,7 +112,7 @@ static enum ddp_status unknown_name(const struct ddp_option *table, const char *
     size_t least = 3; /* two slips of the finger */
     for (const struct ddp_option *row = table; row->name; row++) {
         size_t d = distance(row->name, text, length);
-        if (!row->gone && d < least && 2 * d < length) {
+        if (!row->gone && !strchr(row->name, ' ') && d < least && 2 * d < length) {
             least = d;
             best = row->name;
         }
@@ -419,16 +414,20 @@ enum ddp_status ddp_options_parse(const struct ddp_option *table, void *destinat
     return status;
 }
 
+const struct ddp_option *ddp_options_find(const struct ddp_option *table, const char *name)
+{
+    return strchr(name, ' ') ? NULL : resolve(table, find_name(table, name, strlen(name)));
+}
+
 enum ddp_status ddp_options_set(const struct ddp_option *table, void *destination,
                                 struct ddp_options_given *given, const char *name,
                                 const char *value)
 {
     char shown[256];
-    size_t length = strlen(name);
-    const struct ddp_option *row = resolve(table, find_name(table, name, length));
+    const struct ddp_option *row = ddp_options_find(table, name);
     struct parse parse = {.table = table, .destination = destination, .given = given};
     if (!row)
-        return unknown_name(table, name, length);
+        return unknown_name(table, name, strlen(name));
     snprintf(shown, sizeof shown, "--%s", name);
     return apply(&parse, row, true, shown, (int)strlen(shown), value);
 }

@@ -106,6 +106,9 @@ enum ddp_status ddp_options_set(const struct ddp_option *table, void *destinatio
                                 struct ddp_options_given *given, const char *name,
                                 const char *value);
 
+/* The row of that name, no part of another; it may be one that is gone. NULL: there is none. */
+const struct ddp_option *ddp_options_find(const struct ddp_option *table, const char *name);
+
 /* Whether the option of this name, which the table has, was given. */
 bool ddp_options_given(const struct ddp_option *table, const struct ddp_options_given *given,
                        const char *name);

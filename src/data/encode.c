@@ -126,9 +126,10 @@ static enum ddp_status write_tokens(struct work *work, int32_t *tokens, size_t c
 static enum ddp_status parse(const struct work *work, struct ddp_record *record,
                              const struct ddp_line *line, const char *where)
 {
+    const struct ddp_columns *columns = work->encoding->columns;
     return work->encoding->preferences
-               ? ddp_record_parse_preference(record, line->at, line->bytes, where)
-               : ddp_record_parse(record, line->at, line->bytes, where);
+               ? ddp_record_parse_preference(record, columns, line->at, line->bytes, where)
+               : ddp_record_parse(record, columns, line->at, line->bytes, where);
 }
 
 static enum ddp_status work_on(struct work *work, struct worked *w, const char *where)
@@ -144,7 +145,12 @@ static enum ddp_status work_on(struct work *work, struct worked *w, const char *
                      "%s: it has %s, and the first line %s: keep kinds in files of their own, "
                      "and train on one kind at a time",
                      where, ddp_record_kind_name(record.kind), ddp_record_kind_name(work->kind));
-    if (status == DDP_OK && work->encoding->preferences)
+    if (status == DDP_OK && record.answers[0].messages && !work->chat)
+        status = ddp_fail(DDP_ERR_FORMAT,
+                          "%s: its answers are messages, and those of the first line strings: keep "
+                          "them in files of their own",
+                          where);
+    if (status == DDP_OK && (work->encoding->preferences || record.answers[0].messages))
         status = ddp_encode_answers(&record, work->encoding->tokenizer, work->chat, where,
                                     &w->tokens, &w->trained, &w->second);
     else if (status == DDP_OK)
@@ -327,7 +333,8 @@ enum ddp_status ddp_encode_into(ddp_encoded_writer *writer, const struct ddp_enc
 }
 
 /* Has the file a line? If so, what its first one is. */
-static bool find_kind(const char *path, enum ddp_record_kind *kind)
+static bool find_kind(const char *path, const struct ddp_columns *columns,
+                      enum ddp_record_kind *kind)
 {
     struct ddp_line line;
     struct ddp_record record = {.kind = DDP_RECORD_TEXT};
@@ -335,7 +342,7 @@ static bool find_kind(const char *path, enum ddp_record_kind *kind)
     size_t count = 0;
     if (ddp_line_reader_open(&reader, path) == DDP_OK &&
         ddp_line_reader_next(reader, &line, 1, &count) == DDP_OK && count > 0) {
-        (void)ddp_record_parse(&record, line.at, line.bytes, path);
+        (void)ddp_record_parse(&record, columns, line.at, line.bytes, path);
         *kind = record.kind;
         ddp_record_free(&record);
     }
@@ -344,13 +351,14 @@ static bool find_kind(const char *path, enum ddp_record_kind *kind)
 }
 
 /* Says nothing: what is wrong is said when the lines are encoded. */
-bool ddp_encode_makes_examples(const struct ddp_data_names *files)
+bool ddp_encode_makes_examples(const struct ddp_encoding *encoding)
 {
+    const struct ddp_data_names *files = encoding->files;
     char said[MESSAGE_BYTES];
     enum ddp_record_kind kind = DDP_RECORD_TEXT;
     const struct ddp_log_held before = ddp_log_exchange((struct ddp_log_held){said, sizeof said});
     for (size_t i = 0; i < files->count; i++)
-        if (!ddp_text_is_jsonl(files->at[i]) || find_kind(files->at[i], &kind))
+        if (!ddp_text_is_jsonl(files->at[i]) || find_kind(files->at[i], encoding->columns, &kind))
             break;
     ddp_log_exchange(before);
     return kind != DDP_RECORD_TEXT;

@@ -7,6 +7,7 @@
 #ifndef DDP_DATA_ENCODE_H
 #define DDP_DATA_ENCODE_H
 
+#include "data/columns.h"
 #include "data/data_names.h"
 #include "data/dataset.h"
 #include "data/encoded.h"
@@ -16,8 +17,9 @@ struct ddp_encoding {
     const struct ddp_data_names *files; /* at least one; NAME.jsonl and NAME.jsonl.gz are lines */
     const ddp_tokenizer *tokenizer;
     const char *chat; /* name of a template; NULL: that of the tokenizer's directory */
-    bool preferences; /* lines are such: kinds PAIR and RATED of record.h */
-    int threads;      /* 0: one for each CPU */
+    const struct ddp_columns *columns; /* names of members of lines; NULL: ours */
+    bool preferences;                  /* lines are such: kinds PAIR and RATED of record.h */
+    int threads;                       /* 0: one for each CPU */
     struct ddp_dataset_watch watch;
 };
 
@@ -46,6 +48,6 @@ enum ddp_status ddp_encode_check(const struct ddp_encoded *encoded,
 struct ddp_dataset_info ddp_encode_row_info(const char *path, int64_t seq, int64_t class_count);
 
 /* Whether the files are JSON lines of examples, by their first line. */
-bool ddp_encode_makes_examples(const struct ddp_data_names *files);
+bool ddp_encode_makes_examples(const struct ddp_encoding *encoding);
 
 #endif

@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FORMAT      1 /* of what is kept: another number makes other keys */
+#define FORMAT      2 /* of what is kept: another number makes other keys */
 #define BLOCK_BYTES ((size_t)1 << 20)
 #define NAP_NS      20000000
 #define WAIT_MS     3600000 /* for another process; then this one encodes for itself */
@@ -87,6 +87,10 @@ static enum ddp_status make_key(struct cache *c)
     add(&c->key, chat ? chat : "", chat ? strlen(chat) : 0);
     if (!chat && of_chat)
         add(&c->key, of_chat, strlen(of_chat));
+    for (int i = 0; e->columns && i < e->columns->count; i++) {
+        add(&c->key, e->columns->ours[i], strlen(e->columns->ours[i]));
+        add(&c->key, e->columns->theirs[i], strlen(e->columns->theirs[i]));
+    }
     for (size_t i = 0; status == DDP_OK && i < e->files->count; i++)
         status = add_file(c, e->files->at[i], block);
     free(block);
@@ -201,7 +205,7 @@ static enum ddp_status find_or_encode(struct cache *c, struct ddp_encoded *encod
 
 enum ddp_status ddp_encode_texts(struct ddp_encoded **encoded, const struct ddp_encoding *encoding)
 {
-    const bool examples = encoding->preferences || ddp_encode_makes_examples(encoding->files);
+    const bool examples = encoding->preferences || ddp_encode_makes_examples(encoding);
     const bool narrow = !examples && ddp_tokenizer_ids(encoding->tokenizer) <= UINT16_MAX + 1;
     struct ddp_encoded *e = ddp_array_alloc(1, sizeof *e);
     struct cache *c = ddp_array_alloc(1, sizeof *c);

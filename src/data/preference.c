@@ -12,28 +12,35 @@
 static enum ddp_status take_said(struct ddp_said *said, const json_t *json, const char *name,
                                  const char *where)
 {
+    return json ? ddp_record_said(said, json, name, where)
+                : ddp_fail(DDP_ERR_FORMAT,
+                           "%s: no \"%s\" in it: a line of preferences has \"prompt\", \"chosen\" "
+                           "and \"rejected\", or \"prompt\", \"completion\" and \"label\"",
+                           where, name);
+}
+
+/* LLaMA-Factory's forms as TRL's: the prompt is messages, and so are the answers. */
+static enum ddp_status translate(json_t *root, const char *where)
+{
+    static const char *const answers[] = {"chosen", "rejected"};
+    json_t *conversations = json_object_get(root, "conversations");
+    const bool alpaca = json_object_get(root, "instruction");
     enum ddp_status status = DDP_OK;
-    if (json_is_string(json)) {
-        *said =
-            (struct ddp_said){.text = json_string_value(json), .bytes = json_string_length(json)};
+    if (json_object_get(root, "prompt") || (!alpaca && !conversations))
         return DDP_OK;
+    if (alpaca)
+        status = ddp_alpaca_messages(root, NULL, where);
+    if (status != DDP_OK)
+        return status;
+    int failed =
+        json_object_set(root, "prompt", alpaca ? json_object_get(root, "messages") : conversations);
+    for (int i = 0; alpaca && failed == 0 && i < 2; i++) {
+        json_t *answer = json_object_get(root, answers[i]);
+        if (json_is_string(answer))
+            failed = json_object_set_new(
+                root, answers[i], json_pack("{s:s, s:O}", "role", "assistant", "content", answer));
     }
-    if (!json)
-        return ddp_fail(DDP_ERR_FORMAT,
-                        "%s: no \"%s\" in it: a line of preferences has \"prompt\", \"chosen\" and "
-                        "\"rejected\", or \"prompt\", \"completion\" and \"label\"",
-                        where, name);
-    if (!json_is_array(json))
-        return ddp_fail(DDP_ERR_FORMAT, "%s: \"%s\" is neither a string nor an array of messages",
-                        where, name);
-    const size_t count = json_array_size(json);
-    said->messages = ddp_array_alloc(count + 1, sizeof *said->messages);
-    if (!said->messages)
-        return DDP_ERR_MEMORY;
-    said->message_count = count;
-    for (size_t i = 0; status == DDP_OK && i < count; i++)
-        status = ddp_record_message(&said->messages[i], json_array_get(json, i), i + 1, where);
-    return status;
+    return failed == 0 ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", where);
 }
 
 /* The beginning that both answers have becomes the prompt: characters, less a space before the
@@ -135,10 +142,13 @@ static enum ddp_status take_rated(struct ddp_record *record, const json_t *promp
                      where);
 }
 
-enum ddp_status ddp_record_parse_preference(struct ddp_record *record, const char *line,
+enum ddp_status ddp_record_parse_preference(struct ddp_record *record,
+                                            const struct ddp_columns *columns, const char *line,
                                             size_t bytes, const char *where)
 {
-    enum ddp_status status = ddp_record_read(record, line, bytes, where);
+    enum ddp_status status = ddp_record_read(record, columns, line, bytes, where);
+    if (status == DDP_OK)
+        status = translate(record->root, where);
     if (status != DDP_OK)
         return status;
     const json_t *prompt = json_object_get(record->root, "prompt");

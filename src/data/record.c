@@ -18,11 +18,19 @@ const char *ddp_record_kind_name(enum ddp_record_kind kind)
     return names[kind];
 }
 
-enum ddp_status ddp_record_message(struct ddp_chat_message *message, const json_t *json,
-                                   size_t number, const char *where)
+/* What we call those whom ShareGPT has. */
+static const char *role_of(const char *from)
 {
-    const json_t *role = json_object_get(json, "role");
-    const json_t *content = json_object_get(json, "content");
+    return strcmp(from, "human") == 0 ? "user" : strcmp(from, "gpt") == 0 ? "assistant" : from;
+}
+
+static enum ddp_status take_message(struct ddp_chat_message *message, const json_t *json,
+                                    size_t number, const char *where)
+{
+    const json_t *said_by = json_object_get(json, "from"); /* ShareGPT's */
+    const json_t *role = said_by ? said_by : json_object_get(json, "role");
+    const char *content_name = said_by ? "value" : "content";
+    const json_t *content = json_object_get(json, content_name);
     if (!json_is_object(json) || !json_is_string(role))
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: message %zu is not an object with a string \"role\", such as "
@@ -32,46 +40,79 @@ enum ddp_status ddp_record_message(struct ddp_chat_message *message, const json_
         return ddp_fail(DDP_ERR_FORMAT, "%s: message %zu has tool_calls, which are not supported",
                         where, number);
     if (!json_is_string(content))
-        return ddp_fail(DDP_ERR_FORMAT, "%s: message %zu has no string \"content\"", where, number);
-    *message = (struct ddp_chat_message){json_string_value(role), json_string_value(content),
+        return ddp_fail(DDP_ERR_FORMAT, "%s: message %zu has no string \"%s\"", where, number,
+                        content_name);
+    const char *name = json_string_value(role);
+    *message = (struct ddp_chat_message){said_by ? role_of(name) : name, json_string_value(content),
                                          json_string_length(content)};
     return DDP_OK;
 }
 
-static enum ddp_status take_chat(struct ddp_record *record, const json_t *messages,
-                                 const char *where)
+enum ddp_status ddp_record_said(struct ddp_said *said, const json_t *json, const char *name,
+                                const char *where)
 {
-    const size_t count = json_array_size(messages);
-    bool answers = false;
-    record->kind = DDP_RECORD_CHAT;
-    if (count == 0)
-        return ddp_fail(DDP_ERR_FORMAT, "%s: \"messages\" is not an array with messages in it",
-                        where);
-    record->messages = ddp_array_alloc(count, sizeof *record->messages);
-    if (!record->messages)
-        return DDP_ERR_MEMORY;
-    record->message_count = count;
+    const bool alone = json_is_object(json); /* a message without an array, as LLaMA-Factory has */
     enum ddp_status status = DDP_OK;
-    for (size_t i = 0; status == DDP_OK && i < count; i++) {
-        status =
-            ddp_record_message(&record->messages[i], json_array_get(messages, i), i + 1, where);
-        answers = answers || (status == DDP_OK && !strcmp(record->messages[i].role, "assistant"));
+    if (json_is_string(json)) {
+        *said =
+            (struct ddp_said){.text = json_string_value(json), .bytes = json_string_length(json)};
+        return DDP_OK;
     }
-    if (status == DDP_OK && !answers)
-        status = ddp_fail(DDP_ERR_FORMAT,
-                          "%s: no message of the assistant in this chat, so there is nothing to "
-                          "learn: give it one, or leave the line out",
-                          where);
+    if (!json_is_array(json) && !alone)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: \"%s\" is neither a string nor an array of messages",
+                        where, name);
+    const size_t count = alone ? 1 : json_array_size(json);
+    said->messages = ddp_array_alloc(count + 1, sizeof *said->messages);
+    if (!said->messages)
+        return DDP_ERR_MEMORY;
+    said->message_count = count;
+    for (size_t i = 0; status == DDP_OK && i < count; i++)
+        status =
+            take_message(&said->messages[i], alone ? json : json_array_get(json, i), i + 1, where);
     return status;
 }
 
+static enum ddp_status take_chat(struct ddp_record *record, const json_t *messages,
+                                 const char *name, const char *where)
+{
+    struct ddp_said said = {0};
+    bool answers = false;
+    record->kind = DDP_RECORD_CHAT;
+    if (json_array_size(messages) == 0)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: \"%s\" is not an array with messages in it", where,
+                        name);
+    const enum ddp_status status = ddp_record_said(&said, messages, name, where);
+    record->messages = said.messages;
+    record->message_count = said.message_count;
+    for (size_t i = 0; status == DDP_OK && i < said.message_count; i++)
+        answers = answers || strcmp(said.messages[i].role, "assistant") == 0;
+    if (status == DDP_OK && !answers)
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: no message of the assistant in this chat, so there is nothing to "
+                        "learn: give it one, or leave the line out",
+                        where);
+    return status;
+}
+
+/* Texts, or TRL's messages. */
 static enum ddp_status take_prompt(struct ddp_record *record, const json_t *prompt,
                                    const json_t *completion, const char *where)
 {
     record->kind = DDP_RECORD_PROMPT;
+    if (json_is_array(prompt) && json_is_array(completion)) {
+        enum ddp_status status = ddp_record_said(&record->prompt, prompt, "prompt", where);
+        if (status == DDP_OK)
+            status = ddp_record_said(&record->answers[0], completion, "completion", where);
+        if (status == DDP_OK && (json_array_size(prompt) == 0 || json_array_size(completion) == 0))
+            status = ddp_fail(DDP_ERR_FORMAT,
+                              "%s: \"prompt\" and \"completion\" need a message each", where);
+        return status;
+    }
     if (!json_is_string(prompt) || !json_is_string(completion))
-        return ddp_fail(DDP_ERR_FORMAT, "%s: \"%s\" is not a string", where,
-                        json_is_string(prompt) ? "completion" : "prompt");
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: \"%s\" is not a string: prompt and completion must both be strings, "
+                        "or both arrays of messages",
+                        where, json_is_string(prompt) ? "completion" : "prompt");
     record->text = json_string_value(prompt);
     record->text_bytes = json_string_length(prompt);
     record->completion = json_string_value(completion);
@@ -79,49 +120,86 @@ static enum ddp_status take_prompt(struct ddp_record *record, const json_t *prom
     return DDP_OK;
 }
 
+/* Is what a tool could do named here? */
+static bool has_tools(const json_t *tools)
+{
+    return tools && !json_is_null(tools) &&
+           (json_is_array(tools) ? json_array_size(tools) > 0
+            : json_is_string(tools)
+                ? json_string_length(tools) > 0 && strcmp(json_string_value(tools), "[]") != 0
+                : true);
+}
+
 static enum ddp_status take(struct ddp_record *record, const char *where)
 {
-    const json_t *messages = json_object_get(record->root, "messages");
-    const json_t *prompt = json_object_get(record->root, "prompt");
-    const json_t *completion = json_object_get(record->root, "completion");
-    const json_t *text = json_object_get(record->root, "text");
+    json_t *root = record->root;
+    const json_t *messages = json_object_get(root, "messages");
+    const json_t *conversations = json_object_get(root, "conversations");
+    const json_t *completion = json_object_get(root, "completion");
+    const json_t *text = json_object_get(root, "text");
+    char found[256];
     if (messages)
-        return take_chat(record, messages, where);
+        return take_chat(record, messages, "messages", where);
+    if (conversations && !json_object_get(root, "chosen"))
+        return take_chat(record, conversations, "conversations", where);
     if (completion)
-        return take_prompt(record, prompt, completion, where);
-    if (!text && json_object_get(record->root, "chosen"))
+        return take_prompt(record, json_object_get(root, "prompt"), completion, where);
+    if (json_object_get(root, "instruction") && json_object_get(root, "output")) {
+        const enum ddp_status status = ddp_alpaca_messages(root, "output", where);
+        return status == DDP_OK
+                   ? take_chat(record, json_object_get(root, "messages"), "messages", where)
+                   : status;
+    }
+    if (!text && json_object_get(root, "chosen"))
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: a chosen answer: preferences are learned with --objective dpo, ipo, "
                         "orpo, simpo or kto",
                         where);
+    if (!text && json_object_get(root, "choices"))
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: a question with choices: those are evaluated, with --val, and --data "
+                        "names what is trained",
+                        where);
     record->kind = DDP_RECORD_TEXT;
     record->text = json_string_value(text);
     record->text_bytes = json_string_length(text);
-    return record->text ? DDP_OK
-                        : ddp_fail(DDP_ERR_FORMAT,
-                                   "%s: no text in it: each line must be an object with a string "
-                                   "\"text\", strings \"prompt\" and \"completion\", or an array "
-                                   "\"messages\"",
-                                   where);
+    if (record->text)
+        return DDP_OK;
+    return ddp_fail(DDP_ERR_FORMAT,
+                    "%s: no text in it: each line must be an object with a string \"text\", "
+                    "strings \"prompt\" and \"completion\", or \"instruction\" and \"output\", or "
+                    "an array \"messages\" or \"conversations\"; this one has %s: name yours with "
+                    "--columns prompt=NAME,completion=NAME",
+                    where, ddp_columns_found(root, found, sizeof found));
 }
 
-enum ddp_status ddp_record_read(struct ddp_record *record, const char *line, size_t bytes,
-                                const char *where)
+enum ddp_status ddp_record_read(struct ddp_record *record, const struct ddp_columns *columns,
+                                const char *line, size_t bytes, const char *where)
 {
     json_error_t error;
     *record = (struct ddp_record){.root = NULL};
-    const enum ddp_status status = ddp_json_parse_flags(
-        &record->root, line, bytes, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
+    enum ddp_status status = ddp_json_parse_flags(&record->root, line, bytes,
+                                                  JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
+    if ((status == DDP_ERR_FORMAT && bytes > 0 && *line == '[') || json_is_array(record->root))
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: a JSON array, and each line must be a JSON object of its own: "
+                        "convert the file with  jq -c '.[]' FILE.json >FILE.jsonl",
+                        where);
     if (status == DDP_ERR_FORMAT)
         return ddp_fail(status, "%s, column %d: %s: each line must be a JSON object of its own",
                         where, error.column, error.text);
-    return status;
+    if (status == DDP_OK && has_tools(json_object_get(record->root, "tools")))
+        status = ddp_fail(DDP_ERR_FORMAT,
+                          "%s: it has tools, which no built-in chat template writes: leave the "
+                          "line out, or write the tools into a system message",
+                          where);
+    return status == DDP_OK ? ddp_columns_apply(columns, &record->root, where) : status;
 }
 
-enum ddp_status ddp_record_parse(struct ddp_record *record, const char *line, size_t bytes,
-                                 const char *where)
+enum ddp_status ddp_record_parse(struct ddp_record *record, const struct ddp_columns *columns,
+                                 const char *line, size_t bytes, const char *where)
 {
-    const enum ddp_status status = ddp_record_read(record, line, bytes, where);
+    const enum ddp_status status = ddp_record_read(record, columns, line, bytes, where);
     return status == DDP_OK ? take(record, where) : status;
 }
 

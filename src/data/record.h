@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * A line of JSON as training data for language models: {"text": "..."}, {"prompt": "...",
- * "completion": "..."} or {"messages": [{"role": "user", "content": "..."}, ...]}; or preferences
- * (preference.h). Other members are left alone. */
+ * "completion": "..."} or {"messages": [{"role": "user", "content": "..."}, ...]}, and what others
+ * call these: ShareGPT's {"conversations": [{"from": "human", "value": "..."}, ...]} and Alpaca's
+ * {"instruction": "...", "input": "...", "output": "..."}, which are chats; or preferences. Other
+ * members are left alone. */
 #ifndef DDP_DATA_RECORD_H
 #define DDP_DATA_RECORD_H
 
 #include "core/json.h"
+#include "data/columns.h"
 #include "data/text/chat.h"
 
 enum ddp_record_kind {
@@ -36,30 +39,42 @@ struct ddp_record {
     const char *completion; /* of a prompt */
     size_t completion_bytes;
     struct ddp_chat_message *messages;
-    size_t message_count;               /* from 1, one of the assistant among them */
-    struct ddp_said prompt, answers[2]; /* of preferences; a rated record has one answer */
-    bool bad;                           /* its label is false */
+    size_t message_count; /* from 1, one of the assistant among them */
+    /* Of preferences, or of a prompt and completion that are messages: then, as where it is rated,
+     * there is one answer. */
+    struct ddp_said prompt, answers[2];
+    bool bad; /* its label is false */
 };
 
-/*   where         for messages: file and line
+/*   columns       whose names to look for; NULL: ours
+ *   where         for messages: file and line
  *   record [out]  freed with ddp_record_free(), also after a failure
  * DDP_ERR_FORMAT: no JSON, or of another shape; DDP_ERR_MEMORY. */
-enum ddp_status ddp_record_parse(struct ddp_record *record, const char *line, size_t bytes,
-                                 const char *where);
+enum ddp_status ddp_record_parse(struct ddp_record *record, const struct ddp_columns *columns,
+                                 const char *line, size_t bytes, const char *where);
 void ddp_record_free(struct ddp_record *record);
 
 /* The same for lines of preferences, in TRL's forms:
  *   {"prompt": P, "chosen": A, "rejected": A}  a pair
  *   {"chosen": A, "rejected": A}               what both begin with is the prompt
  *   {"prompt": P, "completion": A, "label": true or false}
- * P and A are strings, or both arrays of messages. */
-enum ddp_status ddp_record_parse_preference(struct ddp_record *record, const char *line,
+ * P and A are strings, or both arrays of messages, or a message. In LLaMA-Factory's forms the
+ * prompt is "conversations", or "instruction" and "input" with strings for answers. */
+enum ddp_status ddp_record_parse_preference(struct ddp_record *record,
+                                            const struct ddp_columns *columns, const char *line,
                                             size_t bytes, const char *where);
 
-/* For record.c and preference.c alone: one message of an array; and a line as an object. */
-enum ddp_status ddp_record_message(struct ddp_chat_message *message, const json_t *json,
-                                   size_t number, const char *where);
-enum ddp_status ddp_record_read(struct ddp_record *record, const char *line, size_t bytes,
+/* For record.c and preference.c alone: a string, messages or one message; and a line as an
+ * object. */
+enum ddp_status ddp_record_said(struct ddp_said *said, const json_t *json, const char *name,
                                 const char *where);
+enum ddp_status ddp_record_read(struct ddp_record *record, const struct ddp_columns *columns,
+                                const char *line, size_t bytes, const char *where);
+
+/* Alpaca's members of `root` as an array "messages" in it: "system", the "history", a question of
+ * "instruction" and "input", and its answer.
+ *   answer  the member with the answer; NULL: leave it out
+ * DDP_ERR_FORMAT, DDP_ERR_MEMORY. */
+enum ddp_status ddp_alpaca_messages(json_t *root, const char *answer, const char *where);
 
 #endif

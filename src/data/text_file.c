@@ -73,7 +73,8 @@ static enum ddp_status parse_line(json_t **root, const char *line, size_t bytes,
         return ddp_fail(status, "%s: line %" PRId64 ", column %d: %s", name, number, error.column,
                         error.text);
     if (status == DDP_OK && !json_is_string(json_object_get(*root, "text")) &&
-        (json_object_get(*root, "messages") || json_object_get(*root, "completion")))
+        (json_object_get(*root, "messages") || json_object_get(*root, "completion") ||
+         json_object_get(*root, "conversations") || json_object_get(*root, "instruction")))
         status = ddp_fail(DDP_ERR_FORMAT,
                           "%s: line %" PRId64
                           ": it has no \"text\": prompts and chats need a tokenizer: name one with "

@@ -9,6 +9,7 @@
 #include "core/memory.h"
 #include "core/text.h"
 #include "core/write.h"
+#include "data/choices.h"
 #include "data/data_names.h"
 #include "data/dataset.h"
 #include "data/encode.h"
@@ -316,12 +317,17 @@ static enum ddp_status encode(ddp_dataset **result, struct ddp_token_stream **st
                               int64_t class_count)
 {
     struct ddp_encoded *encoded = NULL;
+    struct ddp_columns columns;
     const struct ddp_encoding encoding = {.files = &named->files,
+                                          .columns = options->columns ? &columns : NULL,
                                           .tokenizer = options->tokenizer,
                                           .chat = options->chat,
                                           .preferences = options->preferences,
                                           .watch = options->watch};
-    const enum ddp_status status = ddp_encode_texts(&encoded, &encoding);
+    enum ddp_status status =
+        options->columns ? ddp_columns_read(&columns, options->columns) : DDP_OK;
+    if (status == DDP_OK)
+        status = ddp_encode_texts(&encoded, &encoding);
     if (status != DDP_OK)
         return status;
     if (encoded->facts.document_count == 0)
@@ -344,6 +350,11 @@ static enum ddp_status open_set(ddp_dataset **result, const struct named *named,
                         "%s: --objective learns from lines of preferences, in NAME.jsonl, which "
                         "the tokenizer of the model encodes (--tokenizer)%s",
                         shown(named), options->tokenizer ? "" : ", and there is none");
+    if (status == DDP_OK && options->columns && !texts)
+        status = ddp_fail(DDP_ERR_INVALID,
+                          "--columns names what lines of JSON have (NAME.jsonl), for a tokenizer "
+                          "(--tokenizer), and %s is read without one",
+                          shown(named));
     if (status == DDP_OK && texts)
         status = encode(result, &stream, named, options, class_count);
     else if (status == DDP_OK)
@@ -378,6 +389,13 @@ static enum ddp_status set_notice(struct tokens *t, size_t files, size_t test_fi
     return DDP_OK;
 }
 
+/* Has --val questions with choices? */
+static bool is_questions(const struct named *val, const struct ddp_dataset_options *options)
+{
+    return val->path && val->files.count == 1 && options->tokenizer &&
+           ddp_choices_recognise(val->files.at[0]);
+}
+
 static enum ddp_status open_both(struct named *train_files, struct named *val_files,
                                  const struct ddp_dataset_options *options, ddp_dataset **train,
                                  ddp_dataset **test)
@@ -389,6 +407,8 @@ static enum ddp_status open_both(struct named *train_files, struct named *val_fi
     struct tokens *t = (*train)->ops == &ops ? (struct tokens *)*train : NULL;
     if (t && ddp_data_directory_exists(train_files->path) && !train_files->found)
         status = set_notice(t, train_files->files.count, val_files->files.count);
+    if (status == DDP_OK && test && is_questions(val_files, options))
+        return ddp_choices_open(test, val_files->files.at[0], options, (*train)->info.class_count);
     if (status == DDP_OK && val_files->path)
         return test ? open_set(test, val_files, options, (*train)->info.class_count) : DDP_OK;
     /* A text gives its last tenth away also when there is to be no evaluation: whether one is

@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/terminal.h"
+#include "data/choices.h"
 #include "graph/exec.h"
 #include "plan/planned.h"
 
@@ -24,6 +25,23 @@ int64_t ddp_evaluation_rows(const struct ddp_dataset_info *test, int64_t trainin
 {
     return test->label_count > 1 || test->sample_values > LARGE_SAMPLE ? training_batch
                                                                        : EVAL_BATCH;
+}
+
+struct ddp_model_config ddp_evaluation_config(const struct ddp_model_config *config,
+                                              const ddp_dataset *test)
+{
+    const struct ddp_dataset_info *info = ddp_dataset_info(test);
+    struct ddp_model_config own = *config;
+    int64_t count;
+    if (!ddp_choices_scores(test, &count))
+        return own;
+    own.objective = (struct ddp_objective){.kind = DDP_OBJECTIVE_DPO, .beta = 1};
+    own.label_count = info->label_count;
+    own.dim_count = info->dim_count;
+    for (int i = 0; i < info->dim_count; i++)
+        own.dims[i] = info->dims[i];
+    own.features = (int64_t)info->sample_values;
+    return own;
 }
 
 /* A network for batches of so many rows. */

@@ -14,6 +14,11 @@
 /* Samples of a batch. */
 int64_t ddp_evaluation_rows(const struct ddp_dataset_info *test, int64_t training_batch);
 
+/* What a model is configured with to be evaluated on this set: questions with choices are rows of
+ * answers, as preferences are, whatever is trained. */
+struct ddp_model_config ddp_evaluation_config(const struct ddp_model_config *config,
+                                              const ddp_dataset *test);
+
 /* Bytes of an evaluator, on the rank that holds most: on the device, and in the host's memory.
  *   test   its sample_count: how many are evaluated
  *   ranks  that share the evaluation; of a pipeline its replicas */

@@ -191,8 +191,9 @@ static enum ddp_status add_evaluation(const struct ddp_planned *planned,
     struct ddp_dataset_info test = *ddp_dataset_info(planned->test);
     if (planned->plan.eval_samples < test.sample_count)
         test.sample_count = planned->plan.eval_samples;
+    const struct ddp_model_config own = ddp_evaluation_config(config, planned->test);
     enum ddp_status status = ddp_evaluation_memory(
-        plan->model, config, &test, processes_of(plan) / stages, host_memory, &device, &host);
+        plan->model, &own, &test, processes_of(plan) / stages, host_memory, &device, &host);
     device /= (size_t)stages;
     memory->unit[DDP_MEMORY_EVALUATION] = (double)device + (host_memory ? (double)host : 0);
     memory->host[DDP_MEMORY_EVALUATION] =

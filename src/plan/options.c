@@ -193,7 +193,8 @@ static const struct ddp_option first_rows[] = {
 
 static const struct ddp_option rows[] = {
     {OPTION_TEXT("config", config, "FILE"), .excludes = "size",
-     .help = "gpt2, llama: shape from this config.json of Hugging Face"},
+     .help = "FILE.yaml: options, by their names, which the command line overrides; gpt2, llama: "
+             "shape from this config.json of Hugging Face"},
     {OPTION_CHOICE("dtype", dtype, dtype_names, "TYPE"), .example = "--dtype bf16",
      .help = "type of the operands of products, and of activations on GPUs: fp32 (default) or "
              "bf16; weights are fp32"},
@@ -201,7 +202,8 @@ static const struct ddp_option rows[] = {
      .letter = 'd',
      .help = "training data: a directory (images, texts, IDX, CIFAR, train.bin), X.npy,Y.npy, "
              "FILE.npz, a table (.csv, .tsv), a token file, a text (also .gz or .jsonl) or a glob "
-             "of them (default: Debian's Fashion-MNIST)"},
+             "of them; several of these by weight: a.jsonl:2,b.jsonl:1 (default: Debian's "
+             "Fashion-MNIST)"},
     {OPTION_CUSTOM("dataset", read_dataset, "NAME"), .scope = DDP_OF_DATA,
      .help = "format of --data, if it is not detected: idx, cifar, npy, images, table, tokens or "
              "article"},
@@ -215,8 +217,9 @@ static const struct ddp_option rows[] = {
     {OPTION_TEXT("target", target, "COLUMN"), .scope = DDP_OF_DATA | DDP_OF_TABLE,
      .help = "tables: the column to predict: its numbers, or its words or few whole numbers as "
              "classes"},
-    {OPTION_TEXT("columns", columns, "NAME,..."), .scope = DDP_OF_DATA | DDP_OF_TABLE,
-     .excludes = "ignore", .help = "tables: the columns to predict it from (default: all others)"},
+    {OPTION_TEXT("columns", columns, "NAME,..."), .scope = DDP_OF_DATA, .excludes = "ignore",
+     .help = "tables: the columns to predict it from (default: all others); lines of JSON: what "
+             "members are called there, such as prompt=question,completion=answer"},
     {OPTION_TEXT("ignore", ignore, "NAME,..."), .scope = DDP_OF_DATA | DDP_OF_TABLE,
      .help = "tables: columns to leave out"},
     {OPTION_NEGATABLE("header", header), .scope = DDP_OF_DATA | DDP_OF_TABLE,

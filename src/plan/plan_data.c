@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "data/choices.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -54,8 +55,11 @@ enum ddp_status ddp_planned_check_fit(const struct ddp_planned *planned)
                 ? ": put the images of each class into a directory of its own"
                 : "");
     const char *of_tokens = tokens ? NULL : ddp_train_given_of(options, DDP_OF_TOKENS);
-    const char *of_tables =
-        strcmp(info->source, "table") == 0 ? NULL : ddp_train_given_of(options, DDP_OF_TABLE);
+    const bool table = strcmp(info->source, "table") == 0;
+    const char *of_tables = table ? NULL
+                            : options->columns && !tokens
+                                ? "columns"
+                                : ddp_train_given_of(options, DDP_OF_TABLE);
     if (of_tables)
         return ddp_fail(DDP_ERR_INVALID,
                         "--%s belongs to tables (.csv, .tsv), and %s is data of the kind %s",
@@ -73,11 +77,31 @@ static const char *kind_of(const struct ddp_dataset_info *info)
                                    : "a file of tokens";
 }
 
+/* Questions are evaluated as a whole, in rows with borders. */
+static enum ddp_status check_choices(const struct ddp_planned *planned)
+{
+    const char *path = ddp_dataset_info(planned->test)->path;
+    if (!planned->plan.model->borders)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--val %s has questions with choices, whose boundaries the model %s does "
+                        "not know: use --model llama",
+                        path, planned->plan.model->name);
+    return planned->options->eval_steps
+               ? ddp_fail(DDP_ERR_INVALID,
+                          "--eval-steps: --val %s has questions with choices, of which all are "
+                          "evaluated: leave --eval-steps out",
+                          path)
+               : DDP_OK;
+}
+
 /* Bytes and other tokens are not the same language, and rows of chats have borders of documents. */
 static enum ddp_status check_val(const struct ddp_planned *planned)
 {
     const struct ddp_dataset_info *info = ddp_dataset_info(planned->data);
     const struct ddp_dataset_info *test = planned->test ? ddp_dataset_info(planned->test) : info;
+    int64_t count;
+    if (planned->test && ddp_choices_scores(planned->test, &count))
+        return check_choices(planned);
     if (info->bytes == test->bytes && info->dim_count == test->dim_count)
         return DDP_OK;
     return ddp_fail(DDP_ERR_INVALID,

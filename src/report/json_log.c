@@ -207,6 +207,8 @@ static void json_evaluation(void *state, const struct ddp_train_evaluation *eval
         json_object_set_new(object, "test_squared_error", real(scores->squared_error));
         json_object_set_new(object, "test_absolute_error", real(scores->absolute_error));
     }
+    if (object && scores->has_choices)
+        json_object_set_new(object, "test_accuracy_norm", json_real(scores->normalized));
     if (scores->has_preferences)
         add_preferences(object, "test_", &scores->preferences);
     if (object && evaluation->best_step > 0) {

@@ -92,6 +92,9 @@ struct ddp_train_scores {
     double squared_error, absolute_error, r2;
     bool has_preferences;
     struct ddp_preferences preferences;
+    /* Questions with choices: samples are questions, the loss is that of right answers. */
+    bool has_choices;
+    double normalized; /* accuracy by the probability for each byte of an answer */
 };
 
 /* What TRL calls the members of struct ddp_preferences; ends in a NULL. */

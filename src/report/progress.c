@@ -291,6 +291,9 @@ static void progress_evaluation(void *state, const struct ddp_train_evaluation *
     if (scores->has_preferences)
         snprintf(rewards, sizeof rewards, ", rewards of chosen %.4f, of rejected %.4f",
                  scores->preferences.chosen, scores->preferences.rejected);
+    if (scores->has_choices)
+        snprintf(accuracy, sizeof accuracy, "test accuracy %.2f %%, by length %.2f %%, ",
+                 100 * scores->accuracy, 100 * scores->normalized);
     if (scores->has_preferences && !isnan(scores->preferences.accuracy))
         snprintf(accuracy, sizeof accuracy, "%.2f %% in order, ",
                  100 * scores->preferences.accuracy);

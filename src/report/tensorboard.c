@@ -225,6 +225,8 @@ static void board_evaluation(void *state, const struct ddp_train_evaluation *eva
         add_scalar(&scalars, "test/squared_error", evaluation->scores.squared_error);
         add_scalar(&scalars, "test/absolute_error", evaluation->scores.absolute_error);
     }
+    if (evaluation->scores.has_choices)
+        add_scalar(&scalars, "test/accuracy_norm", evaluation->scores.normalized);
     if (evaluation->scores.has_preferences)
         add_preferences(&scalars, "test/", &evaluation->scores.preferences);
     write_summary(state, evaluation->step + 1, scalars.pointers, scalars.count);

@@ -8,7 +8,9 @@
 #include "core/bf16.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/label.h"
 #include "core/portable_math.h"
+#include "data/choices.h"
 #include "graph/describe.h"
 #include "mode/network.h"
 #include "plan/evaluation.h"
@@ -38,7 +40,10 @@ struct ddp_train_evaluator {
     bool numbers;          /* labels are: there are no predicted classes */
     double unit;           /* of scaled numbers, whose errors are measured; 0: they are not */
     struct errors *errors; /* of each batch, as its loss */
-    const struct ddp_objective *objective;   /* preferences; NULL: another loss */
+    struct ddp_objective objective_is;
+    const struct ddp_objective *objective; /* preferences; NULL: another loss */
+    float *choices; /* what the dataset has of its questions' answers; NULL: it has none */
+    int64_t choice_count;
     double (*measures)[DDP_PREFERENCE_SUMS]; /* the same; NULL: none */
     bool sequences;                          /* the visitor gets their log-probabilities */
     int64_t count, batch_rows;               /* samples, and how many at a time */
@@ -78,7 +83,7 @@ static size_t labels_bytes(const ddp_train_evaluator *e)
 static enum ddp_status make_sized(struct sized *sized, int64_t rows,
                                   const struct ddp_train_evaluator_setup *setup)
 {
-    struct ddp_model_config own = *setup->config;
+    struct ddp_model_config own = ddp_evaluation_config(setup->config, setup->test);
     own.batch = rows;
     sized->rows = rows;
     if (rows == 0)
@@ -151,6 +156,17 @@ static enum ddp_status open_batches(ddp_train_evaluator *e,
     return status == DDP_OK ? alloc_buffers(e) : status;
 }
 
+static enum ddp_status take_choices(void *arg, int64_t first, const struct ddp_batch *batch,
+                                    const float *values)
+{
+    const ddp_train_evaluator *e = arg;
+    const int64_t length = e->label_count / DDP_ROLE_PLANES;
+    for (int64_t i = 0; i < batch->rows; i++)
+        ddp_choices_take(e->test, first + i, batch->labels + i * e->label_count + length,
+                         values + i * length);
+    return DDP_OK;
+}
+
 enum ddp_status ddp_train_evaluator_create(ddp_train_evaluator **evaluator,
                                            const struct ddp_train_evaluator_setup *setup)
 {
@@ -165,10 +181,12 @@ enum ddp_status ddp_train_evaluator_create(ddp_train_evaluator **evaluator,
     e->label_count = info->label_count;
     e->numbers = info->float_labels;
     e->unit = info->label_count == 1 ? info->label_std : 0;
-    e->objective = setup->config->objective.kind ? &setup->config->objective : NULL;
-    e->sequences = setup->sequences;
-    e->visit = setup->visit;
-    e->visit_arg = setup->visit_arg;
+    e->objective_is = ddp_evaluation_config(setup->config, setup->test).objective;
+    e->objective = e->objective_is.kind ? &e->objective_is : NULL;
+    e->choices = ddp_choices_scores(e->test, &e->choice_count);
+    e->sequences = setup->sequences || e->choices;
+    e->visit = e->choices ? take_choices : setup->visit;
+    e->visit_arg = e->choices ? e : setup->visit_arg;
     e->classes = setup->config->classes;
     e->outputs = setup->outputs ? setup->outputs : e->unit > 0 ? 1 : e->classes;
     e->count = setup->samples < info->sample_count ? setup->samples : info->sample_count;
@@ -351,6 +369,19 @@ static enum ddp_status run_batches(ddp_train_evaluator *e, struct tally *tally)
     return status;
 }
 
+static void put_choices(const ddp_train_evaluator *e, struct ddp_train_scores *scores)
+{
+    struct ddp_choices_result result;
+    ddp_choices_result(e->test, &result);
+    *scores = (struct ddp_train_scores){
+        .samples = result.questions,
+        .accuracy = result.accuracy,
+        .loss = result.loss,
+        .has_choices = true,
+        .normalized = result.normalized,
+    };
+}
+
 /* The loss is of the labels that count, wherever they are: the mean over them, not over batches'
  * means. A batch's sum is of so many samples as have labels. */
 static void put_scores(const ddp_train_evaluator *e, const struct tally *tally,
@@ -409,6 +440,8 @@ enum ddp_status ddp_train_evaluator_run(ddp_train_evaluator *evaluator,
         memset(e->errors, 0, (size_t)e->batch_count * sizeof *e->errors);
     if (e->objective)
         memset(e->measures, 0, (size_t)e->batch_count * sizeof *e->measures);
+    if (e->choices)
+        memset(e->choices, 0, (size_t)e->choice_count * sizeof *e->choices);
     enum ddp_status status = run_batches(e, &tally);
     counts[0] = tally.right;
     counts[1] = tally.uncounted;
@@ -426,10 +459,15 @@ enum ddp_status ddp_train_evaluator_run(ddp_train_evaluator *evaluator,
     const size_t pairs = e->confusion ? (size_t)(e->classes * e->classes) : 0;
     if (status == DDP_OK && e->confusion)
         status = ddp_comm_allreduce(e->comm, e->confusion, pairs, DDP_I64, DDP_SUM);
+    if (status == DDP_OK && e->choices) /* exact, as the sums are */
+        status = ddp_comm_allreduce(e->comm, e->choices, (size_t)e->choice_count, DDP_F32, DDP_SUM);
     if (status != DDP_OK)
         return status;
     tally = (struct tally){counts[0], counts[1]};
-    put_scores(e, &tally, scores);
+    if (e->choices)
+        put_choices(e, scores);
+    else
+        put_scores(e, &tally, scores);
     return DDP_OK;
 }
 

@@ -60,6 +60,8 @@ enum ddp_status ddp_run_make_reference(struct ddp_run *run)
     int64_t count;
     if (!ddp_run_refers(run))
         return DDP_OK;
+    if (test && !ddp_dataset_references(test, -1, &count)) /* questions with choices */
+        test = NULL;
     ddp_job_report(run->job, "reference", 0);
     enum ddp_status status = take_set(run, data, ddp_dataset_info(data)->sample_count);
     if (status == DDP_OK && test)

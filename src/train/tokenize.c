@@ -55,8 +55,13 @@ enum ddp_status ddp_tokenize(const struct ddp_train_options *options, FILE *out)
                                                : ddp_data_names_list(&files, in);
     if (status == DDP_OK && files.count == 0)
         status = ddp_fail(DDP_ERR_IO, "%s: there is no text in this directory", in);
-    const struct ddp_encoding encoding = {
-        .files = &files, .tokenizer = tokenizer, .chat = options->chat_template};
+    struct ddp_columns columns;
+    const struct ddp_encoding encoding = {.files = &files,
+                                          .tokenizer = tokenizer,
+                                          .chat = options->chat_template,
+                                          .columns = options->columns ? &columns : NULL};
+    if (status == DDP_OK && options->columns)
+        status = ddp_columns_read(&columns, options->columns);
     if (status == DDP_OK)
         status = ddp_encode_texts(&encoded, &encoding);
     if (status == DDP_OK)

@@ -10,6 +10,7 @@
 #include "job/job.h"
 #include "train/best.h"
 #include "train/hooks.h"
+#include "plan/config_file.h"
 #include "plan/weights.h"
 #include "train/predict.h"
 #include "generate/sample.h"
@@ -27,6 +28,7 @@
 
 struct ddp_train {
     struct ddp_train_options options; /* as they were set */
+    struct ddp_config_words words;    /* of a file with options */
     struct ddp_model custom;          /* of ddp_train_set_model() */
     struct ddp_data data, test;       /* of ddp_train_set_data() */
     struct ddp_hooks hooks;
@@ -131,14 +133,17 @@ void ddp_train_destroy(ddp_train *train)
         leave(train, "destroys its training run");
         ddp_train_close(train, DDP_ERR_ABORTED);
     }
+    if (train)
+        ddp_config_words_free(&train->words);
     free(train);
 }
 
 enum ddp_status ddp_train_parse(ddp_train *train, int argc, char *const *argv)
 {
     int rest;
-    return ddp_options_parse(ddp_train_option_table(), &train->options, &train->options.given, argc,
-                             argv, false, &rest);
+    const enum ddp_status status = ddp_options_parse(
+        ddp_train_option_table(), &train->options, &train->options.given, argc, argv, false, &rest);
+    return status == DDP_OK ? ddp_config_file_apply(&train->options, &train->words) : status;
 }
 
 enum ddp_status ddp_train_set(ddp_train *train, const char *name, const char *value)

@@ -24,13 +24,42 @@ Hi<|im_end|>
 [hello<|im_end|>]
 - padding: 6 tokens
 END
+of=chats
 masks() {
-    "$@" --model llama --size d2 --data "$work/chats.jsonl" --tokenizer "$texts" --chat-template chatml --seq-len 48 --batch-size 1 \
+    "$@" --model llama --size d2 --data "$work/$of.jsonl" --tokenizer "$texts" --chat-template chatml --seq-len 48 --batch-size 1 \
         --steps 1 --no-eval --show-masks 3 2>"$work/err" | sed -n '/^--- sample/,/^- padding/p'
 }
 masks "$trainer" >"$work/got"
 count=$((count + 1))
 cmp -s "$work/masks" "$work/got" || { fail "masks"; diff "$work/masks" "$work/got"; }
+
+# The same chats as other programs write them, and under other names.
+alike() {
+    what=$1 line=$2
+    shift 2
+    { echo "$line"; echo "$line"; } >"$work/other.jsonl"
+    of=other
+    masks "$trainer" "$@" >"$work/got"
+    of=chats
+    count=$((count + 1))
+    cmp -s "$work/masks" "$work/got" || { fail "$what"; diff "$work/masks" "$work/got"; cat "$work/err"; }
+}
+alike ShareGPT '{"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "hello"}]}'
+alike Alpaca '{"instruction": "Hi", "input": "", "output": "hello"}'
+alike columns '{"chat": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "hello"}], "text": "x"}' --columns messages=chat
+both='{"question": "Hi", "answer": "hello", "output": "?"}'
+alike "Alpaca with other columns" "$both" --columns instruction=question,output=answer
+{ echo "$both"; echo "$both"; } >"$work/chats.jsonl"
+masks "$trainer" --columns instruction=question,output=output >"$work/got"
+grep -q '^\[?<|im_end|>\]' "$work/got" || fail "one file, other columns: taken from the cache of those before"
+{ echo "$chat"; echo "$chat"; } >"$work/chats.jsonl"
+# TRL also trains what the template puts behind a completion.
+sed 's/22 tokens, 2/23 tokens, 3/; s/at 21/at 22/; s/end|>\]/end|>/; s/6 tokens/4 tokens/; /\[hello/a ]' "$work/masks" >"$work/trl"
+mv "$work/trl" "$work/masks.trl"
+cp "$work/masks" "$work/masks.kept" && cp "$work/masks.trl" "$work/masks"
+alike "TRL, messages for prompt and completion" \
+    '{"prompt": [{"role": "user", "content": "Hi"}], "completion": [{"role": "assistant", "content": "hello"}]}'
+mv "$work/masks.kept" "$work/masks"
 
 # Four workers and an empty cache: one file, the same samples.
 rm -rf "$XDG_CACHE_HOME"
@@ -88,6 +117,28 @@ for name in four cold nowhere damaged again packed; do
     cmp -s "$work/one.safetensors" "$work/$name.safetensors" || fail "$name: other weights"
 done
 
+# A mixture by weights: the same weights with 1 and 4 workers, with replicas, and after a checkpoint.
+for i in $(seq 30); do echo "{\"text\": \"the other $i of all the things there\"}"; done >"$work/others.jsonl"
+mixture="--data $work/lines.jsonl:1,$work/others.jsonl:2"
+train mixed "$trainer" $mixture
+expect "a mixture, said" 0 'note: .*others.jsonl gives 412 of the 618 samples of an epoch, 9.36 times the 44 it has' "$trainer" $mixture ${tiny% --quiet} \
+    --tokenizer "$texts" --steps 1 --no-eval
+train mixed-4 "$ddprun" -n 4 trainer $mixture
+train mixed-dp "$trainer" $mixture --mode dp --replicas 2
+expect "a mixture, stopped" 0 '' "$trainer" $mixture $tiny --tokenizer "$texts" --steps 2 --schedule constant --global-batch 16 --no-eval --checkpoint "$work/kept"
+expect "a mixture, other weights" 2 'error: .*samples' "$trainer" --data "$work/lines.jsonl:1,$work/others.jsonl:5" $tiny --tokenizer "$texts" --steps 4 \
+    --schedule constant --global-batch 16 --no-eval --checkpoint "$work/kept" --resume
+expect "a mixture, resumed" 0 '' "$ddprun" -n 2 trainer $mixture $tiny --tokenizer "$texts" --steps 4 --schedule constant --global-batch 16 --no-eval \
+    --checkpoint "$work/kept" --resume --save "$work/resumed.safetensors"
+train mixed-whole "$trainer" $mixture --schedule constant
+for pair in "mixed mixed-4" "mixed mixed-dp" "mixed-whole resumed"; do
+    count=$((count + 1))
+    cmp -s "$work/${pair% *}.safetensors" "$work/${pair#* }.safetensors" || fail "${pair#* }: other weights"
+done
+! cmp -s "$work/one.safetensors" "$work/mixed.safetensors" || fail "a mixture: the second set changes nothing"
+expect "a mixture of preferences" 2 'error: --data: weights and --objective exclude each other' "$trainer" $mixture --model llama --size d2 \
+    --seq-len 16 --tokenizer "$texts" --objective dpo
+
 # Three jobs at once, whose texts take some time: one encodes, the others wait for it.
 rm -rf "$XDG_CACHE_HOME"
 for i in $(seq 100); do cat "$work/lines.jsonl"; done >"$work/large.jsonl"
@@ -121,7 +172,7 @@ cp "$work/chats.jsonl" "$work/lines.json"
 { echo '['; echo "$chat"; echo ']'; } >"$work/array.json"
 expect "lines called .json" 0 '\[hello<\|im_end\|>\]' "$trainer" --model llama --size d2 --data "$work/lines.json" --tokenizer "$texts" \
     --chat-template chatml --seq-len 48 --show-masks 1 --plan
-expect "an array" 3 'error: .*array.json: line 1, .*each line must be a JSON object' "$trainer" --model llama --size d2 --data "$work/array.json" \
+expect "an array" 3 'error: .*array.json: line 1: a JSON array, .*jq -c' "$trainer" --model llama --size d2 --data "$work/array.json" \
     --tokenizer "$texts" --chat-template chatml --seq-len 48 --plan
 
 # What is wrong is said once, whatever the number of workers.

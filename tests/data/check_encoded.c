@@ -289,15 +289,15 @@ START_TEST(records_of_three_kinds)
     const char *prompt = "{\"prompt\": \"Q\", \"completion\": \" A\", \"text\": \"QA\"}";
     const char *chat = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\", \"name\": \"x\"},"
                        " {\"role\": \"assistant\", \"content\": \"\"}], \"prompt\": \"Hi\"}";
-    ck_assert_int_eq(ddp_record_parse(&record, text, strlen(text), "here"), DDP_OK);
+    ck_assert_int_eq(ddp_record_parse(&record, NULL, text, strlen(text), "here"), DDP_OK);
     ck_assert(record.kind == DDP_RECORD_TEXT && record.text_bytes == 3);
     ck_assert_mem_eq(record.text, "a\0b", 3);
     ddp_record_free(&record);
-    ck_assert_int_eq(ddp_record_parse(&record, prompt, strlen(prompt), "here"), DDP_OK);
+    ck_assert_int_eq(ddp_record_parse(&record, NULL, prompt, strlen(prompt), "here"), DDP_OK);
     ck_assert(record.kind == DDP_RECORD_PROMPT && record.text_bytes == 1);
     ck_assert(record.completion_bytes == 2 && memcmp(record.completion, " A", 2) == 0);
     ddp_record_free(&record);
-    ck_assert_int_eq(ddp_record_parse(&record, chat, strlen(chat), "here"), DDP_OK);
+    ck_assert_int_eq(ddp_record_parse(&record, NULL, chat, strlen(chat), "here"), DDP_OK);
     ck_assert(record.kind == DDP_RECORD_CHAT && record.message_count == 2);
     ck_assert_str_eq(record.messages[0].role, "user");
     ck_assert(record.messages[0].bytes == 2 && record.messages[1].bytes == 0);
@@ -321,7 +321,8 @@ START_TEST(records_of_preferences)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ddp_record record;
         const char *line = rows[i].line;
-        ck_assert_int_eq(ddp_record_parse_preference(&record, line, strlen(line), "here"), DDP_OK);
+        ck_assert_int_eq(ddp_record_parse_preference(&record, NULL, line, strlen(line), "here"),
+                         DDP_OK);
         const struct ddp_said *said[] = {&record.prompt, &record.answers[0], &record.answers[1]};
         const char *expected[] = {rows[i].prompt, rows[i].chosen, rows[i].rejected};
         for (int k = 0; k < 3 && expected[k]; k++) {
@@ -335,12 +336,125 @@ START_TEST(records_of_preferences)
                        "\"assistant\", \"content\": \"A\"}], \"rejected\": [{\"role\": \"user\", "
                        "\"content\": \"Q\"}, {\"role\": \"assistant\", \"content\": \"B\"}]}";
     struct ddp_record record;
-    ck_assert_int_eq(ddp_record_parse_preference(&record, chat, strlen(chat), "here"), DDP_OK);
+    ck_assert_int_eq(ddp_record_parse_preference(&record, NULL, chat, strlen(chat), "here"),
+                     DDP_OK);
     ck_assert(record.prompt.message_count == 1 && record.answers[1].message_count == 1);
     ck_assert_str_eq(record.prompt.messages[0].content, "Q");
     ck_assert_str_eq(record.answers[0].messages[0].content, "A");
     ck_assert_str_eq(record.answers[1].messages[0].content, "B");
     ddp_record_free(&record);
+}
+END_TEST
+
+/* What other programs call a chat: all of these are the same one. */
+START_TEST(chats_of_other_programs)
+{
+    static const char *const lines[] = {
+        ("{\"messages\": [{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", "
+         "\"content\": \"Q\"}, {\"role\": \"assistant\", \"content\": \"A\"}, {\"role\": \"user\", "
+         "\"content\": \"I\\nin\\u0000\"}, {\"role\": \"assistant\", \"content\": \"B\"}], "
+         "\"tools\": []}"),
+        ("{\"conversations\": [{\"from\": \"system\", \"value\": \"S\"}, {\"from\": \"human\", "
+         "\"value\": \"Q\"}, {\"from\": \"gpt\", \"value\": \"A\"}, {\"from\": \"human\", "
+         "\"value\": "
+         "\"I\\nin\\u0000\"}, {\"from\": \"gpt\", \"value\": \"B\"}], \"tools\": \"\"}"),
+        ("{\"instruction\": \"I\", \"input\": \"in\\u0000\", \"output\": \"B\", \"system\": \"S\", "
+         "\"history\": [[\"Q\", \"A\"]], \"tools\": null}"),
+    };
+    static const char *const expected[][2] = {{"system", "S"},
+                                              {"user", "Q"},
+                                              {"assistant", "A"},
+                                              {"user", "I\nin\0"},
+                                              {"assistant", "B"}};
+    struct ddp_record record;
+    for (size_t i = 0; i < 3; i++) {
+        ck_assert_int_eq(ddp_record_parse(&record, NULL, lines[i], strlen(lines[i]), "here"),
+                         DDP_OK);
+        ck_assert(record.kind == DDP_RECORD_CHAT && record.message_count == 5);
+        for (size_t k = 0; k < 5; k++) {
+            const struct ddp_chat_message *m = &record.messages[k];
+            ck_assert_str_eq(m->role, expected[k][0]);
+            ck_assert_uint_eq(m->bytes, k == 3 ? 5 : 1);
+            ck_assert_mem_eq(m->content, expected[k][1], m->bytes);
+        }
+        ddp_record_free(&record);
+    }
+    const char *plain =
+        "{\"instruction\": \"I\", \"input\": \"\", \"output\": \"B\", \"text\": \"x\"}";
+    ck_assert_int_eq(ddp_record_parse(&record, NULL, plain, strlen(plain), "here"), DDP_OK);
+    ck_assert(record.message_count == 2 && record.messages[0].bytes == 1);
+    ddp_record_free(&record);
+    const char *trl = "{\"prompt\": [{\"role\": \"user\", \"content\": \"Q\"}], \"completion\": "
+                      "[{\"role\": \"assistant\", \"content\": \"A\"}]}";
+    ck_assert_int_eq(ddp_record_parse(&record, NULL, trl, strlen(trl), "here"), DDP_OK);
+    ck_assert(record.kind == DDP_RECORD_PROMPT && record.prompt.message_count == 1);
+    ck_assert_str_eq(record.answers[0].messages[0].content, "A");
+    ddp_record_free(&record);
+}
+END_TEST
+
+/* LLaMA-Factory's preferences: messages too. */
+START_TEST(preferences_of_other_programs)
+{
+    static const char *const lines[] = {
+        "{\"instruction\": \"Q\", \"input\": \"\", \"chosen\": \"A\", \"rejected\": \"B\"}",
+        "{\"conversations\": [{\"from\": \"human\", \"value\": \"Q\"}], \"chosen\": {\"from\": "
+        "\"gpt\", \"value\": \"A\"}, \"rejected\": {\"from\": \"gpt\", \"value\": \"B\"}}",
+    };
+    for (size_t i = 0; i < 2; i++) {
+        struct ddp_record record;
+        ck_assert_int_eq(
+            ddp_record_parse_preference(&record, NULL, lines[i], strlen(lines[i]), "here"), DDP_OK);
+        ck_assert(record.kind == DDP_RECORD_PAIR && record.prompt.message_count == 1);
+        ck_assert_str_eq(record.prompt.messages[0].role, "user");
+        ck_assert_str_eq(record.prompt.messages[0].content, "Q");
+        for (int k = 0; k < 2; k++) {
+            ck_assert(record.answers[k].message_count == 1);
+            ck_assert_str_eq(record.answers[k].messages[0].role, "assistant");
+            ck_assert_str_eq(record.answers[k].messages[0].content, k == 0 ? "A" : "B");
+        }
+        ddp_record_free(&record);
+    }
+}
+END_TEST
+
+/* Reads the option, and a line with it; returns what was said. */
+static const char *said_of(const char *text, const char *line, struct ddp_record *record)
+{
+    struct ddp_columns columns;
+    capture_start();
+    *record = (struct ddp_record){.root = NULL};
+    if (ddp_columns_read(&columns, text) == DDP_OK)
+        (void)ddp_record_parse(record, &columns, line, strlen(line), "f: line 7");
+    return capture_stop();
+}
+
+START_TEST(columns_have_other_names)
+{
+    static const char *const wrong[][3] = {
+        {"prompt", "{}", "name pairs"},
+        {"prompt=", "{}", "name pairs"},
+        {"prompt=a,question=b", "{}", "no record has a \"question\""},
+        {"text=a,text=b", "{}", "twice"},
+        {"prompt=q,completion=a", "{\"q\": \"Q\", \"b\": 1}", "it has no \"a\""},
+        {"prompt=q,completion=a", "{\"q\": \"Q\", \"b\": 1}", "it has q, b"},
+    };
+    struct ddp_record record;
+    ck_assert_str_eq(said_of("completion=prompt,prompt=q",
+                             "{\"q\": \"Q\", \"prompt\": \"A\", "
+                             "\"messages\": 5}",
+                             &record),
+                     "");
+    ck_assert(record.kind == DDP_RECORD_PROMPT && *record.text == 'Q' && *record.completion == 'A');
+    ddp_record_free(&record);
+    ck_assert_str_eq(
+        said_of("instruction=q,input=i,output=a", "{\"q\": \"Q\", \"a\": \"A\"}", &record), "");
+    ck_assert(record.kind == DDP_RECORD_CHAT && record.message_count == 2);
+    ddp_record_free(&record);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        one_message(said_of(wrong[i][0], wrong[i][1], &record), wrong[i][2], "");
+        ddp_record_free(&record);
+    }
 }
 END_TEST
 
@@ -351,13 +465,25 @@ START_TEST(records_of_other_shapes)
         {"{\"text\": \"\xff\"}", "column"},
         {"{\"text\": \"\\ud800\"}", "column"},
         {"5", "column"},
-        {"[\"text\"]", "no text in it"},
+        {"[\"text\"]", "a JSON array"},
+        {"[", "a JSON array"},
         {"{}", "no text in it"},
         {"{\"text\": 5}", "no text in it"},
         {"{\"prompt\": \"Q\"}", "no text in it"},
         {"{\"completion\": \"A\"}", "\"prompt\" is not a string"},
         {"{\"prompt\": \"Q\", \"completion\": null}", "\"completion\" is not a string"},
         {"{\"prompt\": [], \"completion\": \"A\"}", "\"prompt\" is not a string"},
+        {"{\"prompt\": [], \"completion\": []}", "a message each"},
+        {"{\"a\": 1, \"b\": 2}", "this one has a, b"},
+        {"{\"conversations\": []}", "\"conversations\" is not an array"},
+        {"{\"conversations\": [{\"from\": \"human\", \"value\": \"Q\"}]}", "no message of the"},
+        {"{\"conversations\": [{\"from\": \"gpt\"}]}", "message 1 has no string \"value\""},
+        {"{\"instruction\": 5, \"output\": \"A\"}", "\"instruction\" is not a string"},
+        {"{\"instruction\": \"Q\", \"output\": null}", "\"output\" is not a string"},
+        {"{\"instruction\": \"Q\", \"input\": 5, \"output\": \"A\"}", "\"input\" is not a string"},
+        {"{\"instruction\": \"Q\", \"history\": [[\"a\"]], \"output\": \"A\"}", "pairs of strings"},
+        {"{\"text\": \"a\", \"tools\": [{\"type\": \"function\"}]}", "it has tools"},
+        {"{\"text\": \"a\", \"tools\": \"[{}]\"}", "it has tools"},
         {"{\"messages\": []}", "messages in it"},
         {"{\"messages\": {}}", "messages in it"},
         {"{\"messages\": \"Hi\"}", "messages in it"},
@@ -376,7 +502,7 @@ START_TEST(records_of_other_shapes)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         capture_start();
         const enum ddp_status status =
-            ddp_record_parse(&record, bad[i][0], strlen(bad[i][0]), "f: line 7");
+            ddp_record_parse(&record, NULL, bad[i][0], strlen(bad[i][0]), "f: line 7");
         one_message(capture_stop(), "f: line 7", bad[i][1]);
         ck_assert_int_eq(status, DDP_ERR_FORMAT);
         ddp_record_free(&record);
@@ -400,6 +526,9 @@ Suite *test_suite(void)
     tcase_add_test(tc, long_lines);
     tcase_add_test(tc, records_of_three_kinds);
     tcase_add_test(tc, records_of_preferences);
+    tcase_add_test(tc, chats_of_other_programs);
+    tcase_add_test(tc, preferences_of_other_programs);
+    tcase_add_test(tc, columns_have_other_names);
     tcase_add_test(tc, records_of_other_shapes);
     return suite;
 }

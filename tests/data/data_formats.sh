@@ -34,6 +34,13 @@ same "a text, compressed" $text --data "$work/joined.txt.gz"
 same "JSON lines" $text --data "$work/lines.jsonl"
 same "JSON lines, compressed" $text --data "$work/lines.jsonl.gz"
 same "a pattern of texts" $text --data "$work/joined.tx?"
+
+# Parquet is not read as text.
+mkdir -p "$work/hub/data" && printf 'PAR1' | tee "$work/x.parquet" >"$work/hub/data/train-00000-of-00001.parquet"
+expect "Parquet" 3 'error: .*x.parquet: Parquet is not read: convert each file to JSON lines, with' $text --data "$work/x.parquet"
+expect "Parquet for the test" 3 'error: .*x.parquet: Parquet is not read' $text --data "$work/joined.txt" --val "$work/x.parquet"
+expect "a directory of Parquet" 3 'error: .*hub: Parquet is not read' $text --data "$work/hub"
+
 cp "$work/texts/a.txt" "$work/sets/train"
 cp "$work/texts/deep/b.txt" "$work/sets/val"
 expect "directories for both sets" 0 'note: .*sets: 1 text, 3893 bytes for training, 1 for evaluation' \

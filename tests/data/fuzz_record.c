@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "data/line_reader.h"
+#include "data/question.h"
 #include "data/record.h"
 #include "tests/lib/fuzz.h"
 
@@ -20,7 +21,7 @@ static volatile size_t used;
 static bool take(const struct ddp_line *line)
 {
     struct ddp_record record;
-    const bool accepted = ddp_record_parse(&record, line->at, line->bytes, "input") == DDP_OK;
+    const bool accepted = ddp_record_parse(&record, NULL, line->at, line->bytes, "input") == DDP_OK;
     bool answers = false;
     for (size_t i = 0; accepted && i < record.text_bytes; i++)
         used += (unsigned char)record.text[i];
@@ -32,6 +33,10 @@ static bool take(const struct ddp_line *line)
         assert(message->content[message->bytes] == '\0');
     }
     assert(!accepted || (record.kind == DDP_RECORD_CHAT) == answers);
+    const struct ddp_said *said[] = {&record.prompt, &record.answers[0]};
+    for (size_t i = 0; accepted && i < 2; i++)
+        for (size_t k = 0; k < said[i]->message_count; k++)
+            used += said[i]->messages[k].bytes;
     ddp_record_free(&record);
     return accepted;
 }
@@ -41,7 +46,7 @@ static void take_preference(const struct ddp_line *line)
 {
     struct ddp_record record;
     const bool accepted =
-        ddp_record_parse_preference(&record, line->at, line->bytes, "input") == DDP_OK;
+        ddp_record_parse_preference(&record, NULL, line->at, line->bytes, "input") == DDP_OK;
     const struct ddp_said *said[] = {&record.prompt, &record.answers[0], &record.answers[1]};
     const size_t count = record.kind == DDP_RECORD_PAIR ? 3 : 2;
     for (size_t i = 0; accepted && i < count; i++) {
@@ -53,6 +58,19 @@ static void take_preference(const struct ddp_line *line)
             used += said[i]->messages[k].bytes;
     }
     ddp_record_free(&record);
+}
+
+static void take_question(const struct ddp_line *line)
+{
+    struct ddp_question question;
+    const bool accepted = ddp_question_parse(&question, line->at, line->bytes, "input") == DDP_OK;
+    assert(!accepted || (question.count >= 2 && question.answer < question.count));
+    for (int32_t i = 0; accepted && i < question.count; i++) {
+        const char *choice = json_string_value(json_array_get(question.choices, (size_t)i));
+        assert(*choice && question.answer >= 0);
+        used += strlen(choice) + strlen(json_string_value(question.prompt));
+    }
+    json_decref(question.root);
 }
 
 static bool read_lines(const char *path)
@@ -70,6 +88,7 @@ static bool read_lines(const char *path)
             assert(lines[i].number > last && lines[i].bytes > 0);
             last = lines[i].number;
             take_preference(&lines[i]);
+            take_question(&lines[i]);
             accepted = take(&lines[i]);
         }
     }

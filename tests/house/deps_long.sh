@@ -12,7 +12,7 @@ source=$(cd "$here" && pwd)
 
 cat >"$work/build.sh" <<'END'
 set -e
-for header in zlib.h zconf.h jansson.h jansson_config.h png.h pngconf.h jpeglib.h jerror.h x86_64-linux-gnu/jconfig.h pcre2.h utf8proc.h check.h check_stdint.h; do
+for header in zlib.h zconf.h jansson.h jansson_config.h png.h pngconf.h jpeglib.h jerror.h x86_64-linux-gnu/jconfig.h pcre2.h utf8proc.h yaml.h check.h check_stdint.h; do
     [ ! -e "/usr/include/$header" ] || mount --bind /dev/null "/usr/include/$header"
 done
 mkdir "$work/build" && cd "$work/build"
@@ -23,7 +23,7 @@ END
 export work source
 env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u TESTS unshare -m sh "$work/build.sh" >"$work/build.log" 2>&1 ||
     { fail "the build with --with-deps"; tail -n 40 "$work/build.log"; }
-for library in z jansson png16 jpeg pcre2-8 utf8proc; do
+for library in z jansson png16 jpeg pcre2-8 utf8proc yaml-0; do
     count=$((count + 1))
     ldd "$work/build/.libs/trainer" "$work/build/check_gemm" | grep "lib$library\.so" >"$work/ldd"
     [ "$(grep -c "=> $work/deps/lib/" "$work/ldd")" -ge 1 ] || fail "lib$library is not in the build at all"

@@ -19,6 +19,7 @@ wrong with it.
   record/       JSON lines of texts, prompts and chats, plain or gzip
   image/        one PNG or JPEG image each; of the JPEG files, those of tests/data/golden/image_files are the start
   options/      a command line each, one argument a line, for the table in tests/core/fuzz_options.c
+  yaml/         one file of options each
   place/        "nodes", "hosts", "tasks" or "endpoint", and such a text: see tests/launcher/fuzz_place.c
   llmc/         the header of a model file of llm.c, and the size of its file in the last eight bytes
   hf_config/    one config.json of Hugging Face's each
@@ -818,6 +819,10 @@ def write_record():
     hi, hello = turn("user", "Hi"), turn("assistant", "Hello \u00e9 \U0001f600")
     chats = [{"messages": [turn("system", ""), hi, hello, hi, turn("assistant", "", name="x")]}, {"messages": [hello], "id": 2.5e300}]
     lines = "\n".join(json.dumps(line) for line in (*chats, {"prompt": "Q: ", "completion": "A", "text": 5}, {"text": "a\0b"})).encode()
+    others = ({"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]}, {"prompt": [hi], "completion": [hello]},
+              {"instruction": "Q", "input": "in\0", "output": "A", "system": "S", "history": [["a", "b"]], "tools": []},
+              {"prompt": "2 + 2 =", "choices": ["3", "4"], "answer": 1, "text": "a question"})
+    put("record", "good-others", "\n".join(map(json.dumps, others)).encode())
     put("record", "good-lines", lines)
     put("record", "good-windows", b"\xef\xbb\xbf" + lines.replace(b"\n", b"\r\n"))
     put("record", "good-blank", b"\n \t\r\n\n" + lines + b"\n\n")
@@ -825,7 +830,8 @@ def write_record():
     put("record", "bad-gzip-cut", packed(lines)[:-5])
     put("record", "bad-cut", lines[:-3])
     bad = {"empty": {}, "list": ["text"], "text-number": {"text": 1}, "prompt-alone": {"prompt": "Q"}, "completion-alone": {"completion": "A"},
-           "completion-null": {"prompt": "Q", "completion": None}, "prompt-list": {"prompt": [hi], "completion": [hello]},
+           "completion-null": {"prompt": "Q", "completion": None}, "prompt-list": {"prompt": [hi], "completion": "Hello"},
+           "tools": {"messages": [hello], "tools": [{}]}, "history": {"instruction": "Q", "output": "A", "history": [["a", "b"], 5]},
            "no-messages": {"messages": []}, "messages-text": {"messages": "Hi"}, "message-text": {"messages": ["Hi", hello]},
            "no-role": {"messages": [{"content": "Hi"}, hello]}, "role-number": {"messages": [turn(5, "Hi"), hello]},
            "no-content": {"messages": [{"role": "assistant"}]}, "content-parts": {"messages": [turn("assistant", [hi])]},
@@ -835,6 +841,19 @@ def write_record():
     for name, line in (("not-utf8", b'{"text": "\xff"}'), ("surrogate", b'{"text": "\\ud800"}'), ("zero", b'{"text": "a\0"}'),
                        ("deep", b'{"messages": ' + b"[" * 5000), ("two-objects", b'{"text": "a"} {"text": "b"}')):
         put("record", "bad-" + name, lines + b"\n" + line)
+
+def write_yaml():
+    good = {"empty": "", "remarks": "# nothing\n", "flow": "{a: 1, b: [x, 'y'], c: \"\\x41\\L\"}", "document": "%YAML 1.1\n---\na: 1\n...\n",
+            "block": "model: llama\nlora: [r=16, 'alpha=32']\ndata:\n- a.jsonl:2\n- b.jsonl:1\nlr: 2e-4 # a rate\neval: false\nstop: |\n  a\n  b\nsave:\n"}
+    bad = {"list": "- a\n", "scalar": "a", "twice": "a: 1\nb: 2\na: 3\n", "anchor": "a: &x 1\nb: *x\n", "alias": "a: *x\n", "tag": "a: !!int 5\n", "mapping": "a: {b: 1}\n",
+           "nested": "a: [[b]]\n", "no-elements": "a: []\n", "zero": 'a: "b\\0"\n', "documents": "a: 1\n---\nb: 2\n", "open": "a: [b", "tab": "a:\n\t- b\n", "key-list": "? [a]\n: b\n",
+           "anchored-mapping": "&x\na: 1\n", "merge": "<<: {a: 1}\n", "control": "a: \x01\n", "deep": "a: " + "[" * 5000, "deep-key": "{" * 5000,
+           "laughs": "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"}
+    for kind, texts in (("good-", good), ("bad-", bad)):
+        for name, text in texts.items():
+            put("yaml", kind + name, text.encode())
+    put("yaml", "bad-not-utf8", b"a: \xff\n")
+
 
 def write_link():
     hello_phase, proof_phase, join_phase, joined, waiting, running = range(6)
@@ -1117,6 +1136,7 @@ write_tokenizer()
 write_table()
 write_idx()
 write_run_log()
+write_yaml()
 write_history()
 write_trace()
 write_link()

@@ -6,7 +6,7 @@
 set -eu
 seconds=${1:-20}
 [ $# -gt 0 ] && shift
-[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image tokenizer llmc hf_config hf_llama gguf peft index checkpoint description text record table link place choices run_log history trace
+[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image tokenizer llmc hf_config hf_llama gguf peft index checkpoint description text record table link place choices run_log history trace yaml
 srcdir=${srcdir:-.}
 clang=${FUZZ_CC:-clang}
 flags="-std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I. -I$srcdir/src -I$srcdir"
@@ -31,7 +31,7 @@ sources_of() {
     npy) echo "$core core/input_file.c data/blob.c data/npy_file.c" ;;
     zip) echo "$core core/input_file.c data/blob.c data/zip_file.c" ;;
     tokens) echo "$core core/atomic_file.c core/directory.c core/input_file.c core/write.c data/blob.c data/byte_source.c data/npy_file.c data/text_file.c data/token_file.c core/json.c core/parse.c" ;;
-    record) echo "$core core/json.c core/parse.c data/byte_source.c data/line_reader.c data/record.c data/preference.c" ;;
+    record) echo "$core core/json.c core/parse.c data/byte_source.c data/line_reader.c data/record.c data/preference.c data/alpaca.c data/columns.c data/question.c" ;;
     table) echo "$core core/input_file.c core/json.c core/parse.c core/portable_math.c core/rng.c data/byte_source.c data/csv.c data/data_names.c data/dataset_read.c data/describe.c data/normalize.c data/split.c data/table.c data/table_guess.c data/table_schema.c data/text_file.c" ;;
     tokenizer | gguf)
         echo "$core core/gguf.c core/input_file.c core/json.c core/parse.c core/pool.c core/futex.c core/rounding.c core/thread.c core/trace.c core/write.c"
@@ -49,6 +49,7 @@ sources_of() {
     index) echo "$core core/input_file.c core/json.c core/parse.c weights/safetensors.c weights/safetensors_index.c" ;;
     checkpoint) echo "$core checkpoint/state.c core/json.c core/parse.c" ;;
     description) echo "$core core/options.c core/parse.c model/describe.c" ;;
+    yaml) echo "$core core/yaml.c" ;;
     options) echo "$core core/options.c core/parse.c" ;;
     choices) echo "$core core/crc32c.c ../kernels/cuda/choices.c" ;;
     place) echo "core/parse.c ../launcher/place_text.c" ;;
@@ -67,7 +68,7 @@ for target in "$@"; do
         sources="$sources $srcdir/src/$file"
     done
     # shellcheck disable=SC2086
-    "$clang" $flags $sources -lz -ljansson -lpng -ljpeg -lpcre2-8 -lutf8proc -lnettle -o "$work/$target"
+    "$clang" $flags $sources -lz -ljansson -lpng -ljpeg -lpcre2-8 -lutf8proc -lyaml -lnettle -o "$work/$target"
     mkdir "$work/corpus-$target"
     mkdir -p fuzz-found
     echo "fuzzing $target for $seconds s"

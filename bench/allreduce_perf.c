@@ -158,8 +158,7 @@ static FILE *run_all(int (*run)(int rank, int size, FILE *out, size_t only), int
     struct ddp_board board;
     int board_fd, heap_fd, failed = 0;
     FILE *out = tmpfile();
-    if (!out ||
-        ddp_board_create(&board, &board_fd, &(struct ddp_board_shape){size, 0, 1}) != DDP_OK ||
+    if (!out || ddp_board_create(&board, &board_fd, (const int[]){0, size}, 0, 1) != DDP_OK ||
         ddp_board_create_heap(&board, &heap_fd) != DDP_OK)
         return NULL;
     fflush(stdout);

@@ -346,6 +346,8 @@ void board_table_nodes(const struct ddp_board *board, FILE *out)
     for (int n = 0; n < board->shape.nodes; n++) {
         const struct ddp_board_node *node = ddp_board_node(board, n);
         const uint32_t running = atomic_load(&node->running);
+        const uint32_t end = n + 1 < board->shape.nodes ? ddp_board_node(board, n + 1)->first
+                                                        : (uint32_t)board->shape.size;
         const int64_t lowest = atomic_load(&node->lowest), highest = atomic_load(&node->highest);
         const int64_t heard_ns = atomic_load(&node->heard_ns);
         ddp_board_load_text(node->host, DDP_BOARD_HOST_WORDS, host);
@@ -355,7 +357,7 @@ void board_table_nodes(const struct ddp_board *board, FILE *out)
             fputs("not heard yet\n", out);
             continue;
         }
-        fprintf(out, "%u of %d workers run", running, board->shape.workers);
+        fprintf(out, "%u of %d workers run", running, (int)(end - node->first));
         if (lowest >= 0 && lowest == highest)
             fprintf(out, ", step %" PRId64, lowest + 1);
         else if (highest >= 0)

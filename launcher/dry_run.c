@@ -67,7 +67,7 @@ static void print_distant(const struct launch_plan *plan, int node, int rank, FI
     struct launch_plan there = *plan;
     struct environment here, added;
     there.node = node;
-    there.first_rank = node * plan->nproc;
+    there.first_rank = plan->starts[node];
     environment_collect(&here, plan, rank, 3, 4, NULL);
     environment_collect(&added, &there, rank, 3, 4, NULL);
     fprintf(out, "rank %d: as rank %d, with", there.first_rank + rank, plan->first_rank + rank);
@@ -102,7 +102,8 @@ void launch_plan_print(const struct launch_plan *plan, FILE *out)
     fprintf(out, "\nworkers: %d, on %d usable core%s\n", plan->nproc, plan->cores,
             plan->cores == 1 ? "" : "s");
     if (plan->node_count > 1) {
-        fprintf(out, "nodes: %d, with %d workers in all\n", plan->node_count, plan->job_size);
+        fprintf(out, "nodes: %d, with %d workers in all if each has %d\n", plan->node_count,
+                plan->job_size, plan->nproc);
         print_nodes(plan, out);
         return;
     }

@@ -190,6 +190,8 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
     if (status != DDP_OK)
         return status;
     members_take_part(job);
+    if (!elastic->on && launch_plan_check_faults(plan, &job->exit_code) != DDP_OK)
+        return DDP_ERR_INVALID;
     plan->bell_fd = cluster->bell_fd;
     const struct link_meeting *meeting = link_meeting(cluster->link);
     plan->master_port = meeting->round.worker_port;

@@ -233,8 +233,7 @@ static enum ddp_status count_workers(struct launch_plan *plan, int *exit_code)
     return DDP_OK;
 }
 
-/* A fault of a rank that there is not would never come. */
-static enum ddp_status check_faults(const struct launch_plan *plan, int *exit_code)
+enum ddp_status launch_plan_check_faults(const struct launch_plan *plan, int *exit_code)
 {
     const struct settings *s = plan->settings;
     for (int i = 0; i < s->fault_count; i++)
@@ -298,8 +297,8 @@ void launch_plan_take_part(struct launch_plan *plan, int node, int node_count)
 {
     plan->node = node;
     plan->node_count = node_count;
-    plan->first_rank = node * plan->nproc;
-    plan->job_size = node_count * plan->nproc;
+    plan->first_rank = plan->starts[node];
+    plan->job_size = plan->starts[node_count];
 }
 
 /* The plan's part in the job. On one machine --master-addr is only what workers are told. */
@@ -311,16 +310,16 @@ static enum ddp_status find_part(struct launch_plan *plan, const struct place *p
     plan->place = place;
     plan->bell_fd = plan->copy_fd = -1;
     *exit_code = EXIT_USAGE;
-    if (place->node_count > DDP_BOARD_MAX_WORLD / plan->nproc)
+    if (place->node_count > DDP_BOARD_MAX_WORLD - plan->nproc + 1)
         return ddp_fail(DDP_ERR_INVALID,
-                        "%d nodes with %d workers each: a job has at most %d "
-                        "workers",
+                        "%d nodes, with %d workers on this one: a job has at most %d workers",
                         place->node_count, plan->nproc, DDP_BOARD_MAX_WORLD);
+    for (int n = 1; n <= place->node_count; n++)
+        plan->starts[n] = n * plan->nproc;
     launch_plan_take_part(plan, place->node, place->node_count);
     if (plan->node_count > 1 && s->min_nproc)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--min-nproc %d: all nodes must have as many workers: on several nodes a "
-                        "job cannot continue with fewer",
+                        "--min-nproc %d: on several nodes a job cannot continue with fewer workers",
                         (int)s->min_nproc);
     if (plan->node_count == 1)
         address = s->master_addr ? s->master_addr : s->local_addr ? s->local_addr : "127.0.0.1";
@@ -344,7 +343,7 @@ enum ddp_status launch_plan_make(struct launch_plan *plan, const struct settings
     if (status == DDP_OK)
         status = find_part(plan, place, exit_code);
     if (status == DDP_OK)
-        status = check_faults(plan, exit_code);
+        status = plan->node_count == 1 ? launch_plan_check_faults(plan, exit_code) : DDP_OK;
     *exit_code = status == DDP_OK ? EXIT_LAUNCHER : *exit_code;
     if (status == DDP_OK)
         status = order_devices(plan);
@@ -369,7 +368,8 @@ enum ddp_status launch_plan_make(struct launch_plan *plan, const struct settings
 enum ddp_status launch_plan_next(struct launch_plan *plan, bool changed)
 {
     plan->restart++;
-    plan->job_size = plan->node_count * plan->nproc;
+    if (plan->node_count == 1)
+        plan->job_size = plan->starts[1] = plan->nproc;
     if (plan->node_count == 1 && !plan->settings->master_port)
         plan->master_port = launch_plan_free_port();
     if (!changed)

@@ -5,6 +5,7 @@
 #ifndef DDP_LAUNCHER_LAUNCH_PLAN_H
 #define DDP_LAUNCHER_LAUNCH_PLAN_H
 
+#include "job/board.h"
 #include "launcher/bind.h"
 #include "launcher/devices.h"
 #include "launcher/system/mark.h"
@@ -29,8 +30,9 @@ struct launch_plan {
     bool own_list;          /* workers are told of them: some are lost, or others come first */
     struct bindings bindings;
 
-    /* Its part in a job on several machines, with `nproc` workers on each. */
+    /* Its part in a job on several machines. Before they have met: as if each had `nproc`. */
     int node, node_count;                 /* 0 and 1 where there is one */
+    int starts[DDP_BOARD_MAX_WORLD + 1];  /* (node_count + 1): first ranks, and all workers */
     int first_rank;                       /* of this machine's workers */
     int job_size;                         /* workers of all */
     char master_addr[PLACE_ADDRESS_SIZE]; /* of several nodes: as the link finds it */
@@ -56,8 +58,12 @@ enum ddp_status launch_plan_make(struct launch_plan *plan, const struct settings
  * run on. */
 enum ddp_status launch_plan_next(struct launch_plan *plan, bool changed);
 
-/* Which node of how many this machine is, in the next attempt. */
+/* Which node of how many this machine is, in the next attempt; plan->starts says where each begins.
+ */
 void launch_plan_take_part(struct launch_plan *plan, int node, int node_count);
+
+/* A fault of a rank that there is not would never come: DDP_ERR_INVALID. */
+enum ddp_status launch_plan_check_faults(const struct launch_plan *plan, int *exit_code);
 
 void launch_plan_free(struct launch_plan *plan);
 

@@ -29,6 +29,8 @@ void members_take_part(struct job *job)
     cluster->count = link_count(cluster->link);
     cluster->restart_port = (uint32_t)meeting->round.worker_port;
     cluster->elastic.since_ns = ddp_clock_ns();
+    for (int n = 0; n < cluster->count; n++)
+        job->plan->starts[n + 1] = job->plan->starts[n] + link_node_workers(cluster->link, n);
     launch_plan_take_part(job->plan, cluster->node, cluster->count);
     if (cluster->elastic.on)
         ddp_log(DDP_LOG_INFO, "%d node%s, of which this is number %d", cluster->count,

@@ -84,9 +84,8 @@ static enum ddp_status open_job(struct job *job)
 static enum ddp_status open_board(struct job *job)
 {
     const struct settings *settings = job->plan->settings;
-    enum ddp_status status = ddp_board_create(
-        &job->board, &job->board_fd,
-        &(struct ddp_board_shape){job->plan->nproc, job->plan->node, job->plan->node_count});
+    enum ddp_status status = ddp_board_create(&job->board, &job->board_fd, job->plan->starts,
+                                              job->plan->node, job->plan->node_count);
     if (status != DDP_OK)
         return status;
     struct ddp_board_memory *memory = job->board.memory;

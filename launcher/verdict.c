@@ -317,7 +317,7 @@ int cluster_find_absent(const struct job *job, int absent, bool *waits)
         if (!node->done && status->highest_step == 0)
             *waits = true;
         else if (node->done && node->exit_code == 0 && status->highest_step < 0)
-            absent = n * job->plan->nproc;
+            absent = job->plan->starts[n];
     }
     return absent;
 }

@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/hash.h"
 #include "core/log.h"
+#include "job/board.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -180,6 +181,16 @@ static void show_difference(const char *there, const char *here, char *out, size
     snprintf(out, size, "%.128s, where node 0 runs: %.128s", there + word, here + word);
 }
 
+/* Of the nodes that are there. */
+static int count_workers(const struct link *link)
+{
+    int workers = 0;
+    for (int i = 0; i < link->room; i++)
+        if (i == link->node || link->peers[i].connection.fd >= 0)
+            workers += link->peers[i].nproc;
+    return workers;
+}
+
 /* Is the node as it should be? Otherwise `text` says what is wrong. It has proved that it belongs
  * to the job. */
 static bool fits(const struct door *door, const struct hello *hello, const struct join *join,
@@ -212,10 +223,11 @@ static bool fits(const struct door *door, const struct hello *hello, const struc
         snprintf(text, size,
                  "two ddpruns are node %u, on %s and on %s: give each its own --node-rank",
                  hello->node, peer->name, join->host);
-    else if (join->nproc != (uint32_t)setup->nproc)
+    else if (count_workers(door->link) + (int)join->nproc > DDP_BOARD_MAX_WORLD)
         snprintf(text, size,
-                 "node %u (%s) has %u workers, node 0 (%s) has %d: give the same --nproc to all",
-                 hello->node, join->host, join->nproc, setup->host, setup->nproc);
+                 "with the %u workers of node %u (%s) the nodes have %d: a job has at most %d",
+                 join->nproc, hello->node, join->host, count_workers(door->link) + (int)join->nproc,
+                 DDP_BOARD_MAX_WORLD);
     else if (join->max_restarts != (uint32_t)setup->max_restarts)
         snprintf(text, size,
                  "node %u (%s) has --max-restarts %u, node 0 (%s) %" PRId64 ": give the same to "
@@ -316,6 +328,7 @@ static void heard_join(struct door *door, struct stranger *stranger, const struc
         return;
     }
     peer_set_name(peer, join->host[0] ? join->host : stranger->from);
+    peer->nproc = (int)join->nproc;
     epoll_ctl(link->epoll, EPOLL_CTL_DEL, stranger->connection.fd, NULL);
     peer->connection = stranger->connection;
     peer->since_ns = ddp_clock_ns();

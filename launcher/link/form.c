@@ -7,6 +7,7 @@
 #include "core/clock.h"
 #include "launcher/link/peers.h"
 
+#include <stdio.h>
 #include <string.h>
 
 int link_count(const struct link *link)
@@ -44,18 +45,12 @@ static void welcome(struct link *link, int node)
                                     .worker_port = (uint32_t)round->worker_port,
                                     .restart = (uint32_t)round->restart,
                                     .failures = (uint32_t)round->failures};
-    char names[FRAME_NAMES_MAX];
-    size_t used = 0;
     for (int k = 0; k < link->count; k++) {
-        const size_t bytes = strlen(link->peers[k].name) + 1;
-        if (used + bytes > sizeof names) {
-            peer_put(link, peer, FRAME_NAMES, names, used);
-            used = 0;
-        }
-        memcpy(names + used, link->peers[k].name, bytes);
-        used += bytes;
+        struct member member = {.nproc = (uint32_t)link->peers[k].nproc};
+        snprintf(member.name, sizeof member.name, "%s", link->peers[k].name);
+        peer_put(link, peer, FRAME_MEMBER, &member,
+                 offsetof(struct member, name) + strlen(member.name) + 1);
     }
-    peer_put(link, peer, FRAME_NAMES, names, used);
     peer_put(link, peer, FRAME_WELCOME, &welcome, sizeof welcome);
     peer->connection.phase = PHASE_RUNNING;
 }

@@ -5,6 +5,8 @@
 
 #include "launcher/link/frame.h"
 
+#include "job/board.h"
+
 #include <string.h>
 
 #define IN(phase)     (1u << (phase))
@@ -21,7 +23,8 @@ static const struct rule {
     [FRAME_JOIN] = {EXACTLY(struct join), IN(PHASE_JOIN)},
     [FRAME_REFUSED] = {EXACTLY(struct refusal),
                        IN(PHASE_HELLO) | IN(PHASE_PROOF) | IN(PHASE_WAITING)},
-    [FRAME_NAMES] = {1, FRAME_NAMES_MAX, IN(PHASE_WAITING) | RUNNING},
+    [FRAME_MEMBER] = {offsetof(struct member, name) + 1, sizeof(struct member),
+                      IN(PHASE_WAITING) | RUNNING},
     [FRAME_WELCOME] = {EXACTLY(struct welcome), IN(PHASE_WAITING) | RUNNING},
     [FRAME_PING] = {EXACTLY(struct link_status), IN(PHASE_JOINED) | IN(PHASE_WAITING) | RUNNING},
     [FRAME_LOST] = {1, FRAME_LOST_MAX, RUNNING},
@@ -70,6 +73,11 @@ enum frame_result frame_take(enum frame_phase phase, const unsigned char *input,
     return FRAME_READY;
 }
 
+static bool is_nproc(uint32_t nproc)
+{
+    return nproc > 0 && nproc <= DDP_BOARD_MAX_WORLD;
+}
+
 static bool ends(const char *text, size_t size)
 {
     return memchr(text, 0, size) != NULL;
@@ -87,7 +95,7 @@ bool frame_read(const struct frame *frame, union frame_data *data)
                 (ends(data->hello.version, sizeof data->hello.version) &&
                  data->hello.node_count > 0 && data->hello.node < data->hello.node_count));
     case FRAME_JOIN:
-        return ends(data->join.version, sizeof data->join.version) &&
+        return is_nproc(data->join.nproc) && ends(data->join.version, sizeof data->join.version) &&
                ends(data->join.host, sizeof data->join.host) &&
                ends(data->join.command, sizeof data->join.command);
     case FRAME_REFUSED:
@@ -96,8 +104,9 @@ bool frame_read(const struct frame *frame, union frame_data *data)
         return data->welcome.worker_port > 0 && data->welcome.worker_port < 65536 &&
                data->welcome.node > 0 && data->welcome.node < data->welcome.node_count &&
                data->welcome.restart < INT32_MAX && data->welcome.failures < INT32_MAX;
+    case FRAME_MEMBER:
+        return is_nproc(data->member.nproc) && data->bytes[frame->bytes - 1] == 0;
     case FRAME_LOST:
-    case FRAME_NAMES:
         return data->bytes[frame->bytes - 1] == 0;
     case FRAME_PING:
         return ends(data->status.phase, sizeof data->status.phase);

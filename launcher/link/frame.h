@@ -9,7 +9,7 @@
 #include "launcher/link/link.h"
 
 #define FRAME_MAGIC    UINT64_C(0x6b6e696c70726464) /* "ddrplink" in memory */
-#define FRAME_PROTOCOL 4u
+#define FRAME_PROTOCOL 5u
 
 /* Kinds below LINK_POSTED are the link's own. */
 enum {
@@ -17,7 +17,7 @@ enum {
     FRAME_PROOF = 2,   /* bytes of proof.h */
     FRAME_JOIN = 3,    /* struct join */
     FRAME_REFUSED = 4, /* struct refusal */
-    FRAME_NAMES = 5,   /* names of the nodes in order, each with a 0: several of these frames */
+    FRAME_MEMBER = 5,  /* struct member, cut behind the name: one for each node, in order */
     FRAME_WELCOME = 6, /* struct welcome: those are the members from now on */
     FRAME_PING = 7,    /* struct link_status */
     FRAME_GOODBYE = 8,
@@ -83,15 +83,19 @@ struct refusal {
     char text[REFUSAL_TEXT];
 };
 
+struct member {
+    uint32_t nproc;
+    char name[LINK_NAME_BYTES]; /* ends with a 0 */
+};
+
 struct welcome {
     uint32_t node, node_count; /* the receiver's place among the members */
     uint32_t worker_port;
     uint32_t restart, failures;
 };
 
-#define FRAME_NAMES_MAX 1024
-#define FRAME_LOST_MAX  640
-#define FRAME_DATA_MAX  sizeof(struct link_text)
+#define FRAME_LOST_MAX 640
+#define FRAME_DATA_MAX sizeof(struct link_text)
 
 /* Room for the data of any frame. */
 union frame_data {
@@ -99,6 +103,7 @@ union frame_data {
     struct hello hello;
     struct join join;
     struct refusal refusal;
+    struct member member;
     struct welcome welcome;
     struct link_status status;
     struct link_step step;

@@ -43,6 +43,7 @@ enum ddp_status link_open(struct link **out, const struct link_setup *setup)
     for (int i = 0; i < link->room; i++)
         peer_clear(link, &link->peers[i]);
     peer_set_name(&link->peers[link->node], setup->host);
+    link->peers[link->node].nproc = setup->nproc;
     enum ddp_status status = peers_open(link, setup->lost_seconds);
     if (status == DDP_OK)
         status = (setup->node == 0 ? link_node0_join : link_node_join)(link, setup);
@@ -98,8 +99,8 @@ static bool take_own(struct link *link, struct peer *peer, const struct frame *f
         peer->cut = true; /* we were stopped, or out of reach */
         peer_lose_as(link, peer, text);
         return true;
-    case FRAME_NAMES:
-        return link->node > 0 && peers_take_names(link, frame->bytes);
+    case FRAME_MEMBER:
+        return link->node > 0 && peers_take_member(link);
     case FRAME_WELCOME:
         message->kind = LINK_FORMED;
         return link->node > 0 && peers_take_welcome(link);
@@ -215,6 +216,11 @@ bool link_node_alive(const struct link *link, int node)
 const char *link_node_name(const struct link *link, int node)
 {
     return link->peers[node].name;
+}
+
+int link_node_workers(const struct link *link, int node)
+{
+    return link->peers[node].nproc;
 }
 
 const struct link_meeting *link_meeting(const struct link *link)

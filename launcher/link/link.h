@@ -117,8 +117,8 @@ struct link_setup {
     const char *command;  /* that the job runs: must be the same on all nodes if it is elastic */
     const char *job;      /* the same on all nodes, not secret: run id, or Slurm's job and step */
     const char *host;     /* our name */
-    int nproc;            /* workers on each node: must be equal */
-    int64_t max_restarts; /* too */
+    int nproc;            /* our workers */
+    int64_t max_restarts; /* the same on all nodes */
 
     /* Node 0's name or address as all nodes know it. "": on node 0, the machine's own address;
      * other nodes then need `exchange`. */
@@ -163,8 +163,8 @@ struct link;
  * returns DDP_OK; of an elastic job as many as have come soon, at least the least. Otherwise one
  * line has been logged, the same on all nodes that had come, and ddprun ends with EXIT_LAUNCHER:
  *   DDP_ERR_TIMEOUT   nodes have not come within node_timeout (named), or node 0 has not answered
- *   DDP_ERR_MISMATCH  two nodes have one rank; other versions, node counts or nproc; another key,
- *                     method or job
+ *   DDP_ERR_MISMATCH  two nodes have one rank; other versions or node counts; too many workers;
+ *                     another key, method or job
  *   DDP_ERR_INVALID   the address is not one of this machine, or loopback where it must not be
  *   DDP_ERR_IO        the port is taken; the name is unknown; the connection was lost
  *   DDP_ERR_ABORTED   interrupt_fd became readable (logged nowhere)
@@ -205,6 +205,9 @@ bool link_node_alive(const struct link *link, int node);
 
 /* The host name that a node gave, all nodes know all. Control characters are escaped. */
 const char *link_node_name(const struct link *link, int node);
+
+/* How many workers a member has. */
+int link_node_workers(const struct link *link, int node);
 
 /* What joining has found out. */
 const struct link_meeting *link_meeting(const struct link *link);

@@ -378,8 +378,8 @@ static enum ddp_status act(struct trying *t, const struct frame *frame)
     case FRAME_PING:
         node0->status = link->data.status;
         return DDP_ERR_TIMEOUT;
-    case FRAME_NAMES:
-        if (peers_take_names(link, frame->bytes))
+    case FRAME_MEMBER:
+        if (peers_take_member(link))
             return DDP_ERR_TIMEOUT;
         break;
     case FRAME_REFUSED:

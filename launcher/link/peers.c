@@ -174,28 +174,27 @@ void peer_move(struct link *link, struct peer *from, struct peer *to)
         peer_lose(link, to, "it cannot be watched any more");
 }
 
-bool peers_take_names(struct link *link, size_t bytes)
+bool peers_take_member(struct link *link)
 {
-    const char *names = (const char *)link->data.bytes;
-    for (size_t at = 0; at < bytes; at += strlen(names + at) + 1) {
-        if (link->names >= link->room)
-            return false;
-        peer_set_name(&link->peers[link->names++], names + at);
-    }
+    if (link->next >= link->room)
+        return false;
+    struct peer *peer = &link->peers[link->next++];
+    peer->nproc = (int)link->data.member.nproc;
+    peer_set_name(peer, link->data.member.name);
     return true;
 }
 
 bool peers_take_welcome(struct link *link)
 {
     const struct welcome *welcome = &link->data.welcome;
-    if ((int)welcome->node_count != link->names)
+    if ((int)welcome->node_count != link->next)
         return false;
     link->peers[welcome->node].status = link->peers[link->node].status;
     link->node = (int)welcome->node;
     link->count = (int)welcome->node_count;
     link->meeting.round = (struct link_round){(int)welcome->worker_port, (int)welcome->restart,
                                               (int)welcome->failures};
-    link->names = 0;
+    link->next = 0;
     return true;
 }
 

@@ -35,9 +35,9 @@ void peer_clear(struct link *link, struct peer *peer);
 /* Moves a peer to a free place. */
 void peer_move(struct link *link, struct peer *from, struct peer *to);
 
-/* A node: takes names of the next members, whose end is FRAME_WELCOME, which says which one it is.
- * False: they do not fit. */
-bool peers_take_names(struct link *link, size_t bytes);
+/* A node: takes one of the next members, whose end is FRAME_WELCOME, which says which one it is.
+ * False: it does not fit. */
+bool peers_take_member(struct link *link);
 bool peers_take_welcome(struct link *link);
 
 /* Sends a sign of life. */

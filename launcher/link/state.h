@@ -14,6 +14,7 @@
 struct peer {
     struct connection connection; /* open: on node 0 to each other node, elsewhere to node 0 */
     char name[LINK_NAME_BYTES];
+    int nproc;                 /* its workers; 0: not known */
     struct link_status status; /* the last that came; our own */
     int64_t since_ns;          /* when it has come */
     bool lost;                 /* and this is not delivered yet: */
@@ -26,7 +27,7 @@ struct door;
 struct link {
     int node, count; /* of the members, which are the first of the peers */
     int room;        /* of peers: behind the members of an elastic job are nodes that wait */
-    int names;       /* that have come from node 0, of the next members */
+    int next;        /* members that have come from node 0, of the next ones */
     struct link_meeting meeting;
     struct door *door; /* node 0 of an elastic job; NULL: nobody comes any more */
 

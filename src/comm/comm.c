@@ -26,39 +26,54 @@ static atomic_int slots_used;
 
 /* --- ranks and machines --- */
 
-/* Where this rank is in its group, and where that is. */
+/* Where this rank is in its group, and where that is. place->starts is the caller's to free. */
 static enum ddp_status locate(struct ddp_comm_place *place, ddp_job *job,
                               const struct ddp_comm_group *group)
 {
     const int rank = ddp_job_rank(job), world = ddp_job_world_size(job);
-    const int here = ddp_job_node_size(job), size = group->size, stride = group->stride;
+    const int size = group->size, stride = group->stride;
     const bool valid = size > 0 && stride > 0 && size <= world / stride;
     const int block = valid ? stride * size : world; /* the groups in it are strewn over it */
-    int members = valid && stride < here ? here / stride : 1; /* of a group on a machine */
+    const int *starts = ddp_job_node_starts(job);
     if (!valid || world % block != 0 || group->first != rank / block * block + rank % stride)
         return ddp_fail(DDP_ERR_INVALID,
                         "rank %d of %d cannot be in a group of %d ranks from rank %d, %d apart",
                         rank, world, size, group->first, stride);
-    if (here % block == 0)
-        members = size;
-    else if (block % here != 0 || (here % stride != 0 && stride % here != 0))
-        return ddp_fail(DDP_ERR_UNSUPPORTED,
-                        "groups of %d ranks, %d apart, lie unevenly on machines of %d workers: %d "
-                        "and %d must divide %d or be multiples of it",
-                        size, stride, here, stride, block, here);
-    const int own = (rank - group->first) / stride;
     *place = (struct ddp_comm_place){.job = job,
-                                     .rank = own,
+                                     .rank = (rank - group->first) / stride,
                                      .size = size,
                                      .first = group->first,
                                      .stride = stride,
-                                     .node = own / members,
-                                     .node_count = size / members,
-                                     .node_rank = own % members,
-                                     .node_size = members,
                                      .id_slot = -1,
                                      .timeout_ms = -1};
+    place->starts = ddp_array_alloc((size_t)ddp_job_node_count(job) + 1, sizeof *place->starts);
+    if (!place->starts)
+        return DDP_ERR_MEMORY;
+    for (int r = 0, n = -1; r < size; r++) {
+        const int member = ddp_comm_job_rank(place, r), before = n;
+        while (starts[n + 1] <= member)
+            n++;
+        if (n == before)
+            continue;
+        if (n <= ddp_job_node(job))
+            place->node = place->node_count;
+        place->starts[place->node_count++] = r;
+    }
+    place->starts[place->node_count] = size;
+    place->node_rank = place->rank - place->starts[place->node];
+    place->node_size = place->starts[place->node + 1] - place->starts[place->node];
     return DDP_OK;
+}
+
+/* Does each machine see groups of the same shape, numbered the same? */
+static bool lie_evenly(const ddp_job *job, const struct ddp_comm_place *place)
+{
+    const int *starts = ddp_job_node_starts(job), here = ddp_job_node_size(job);
+    const int stride = place->stride, block = stride * place->size;
+    for (int n = 0; n < ddp_job_node_count(job); n++)
+        if (starts[n + 1] - starts[n] != here)
+            return false;
+    return here % block == 0 || (block % here == 0 && (here % stride == 0 || stride % here == 0));
 }
 
 /* What all ranks of a job create. */
@@ -96,7 +111,7 @@ static enum ddp_status agree_between(ddp_job *job, int slot, const struct shape 
 /* Do all ranks? The others ask the first one of their machine. */
 static enum ddp_status agree(ddp_job *job, int slot, const struct shape *mine)
 {
-    const int first = ddp_job_node(job) * ddp_job_node_size(job);
+    const int first = ddp_job_node_starts(job)[ddp_job_node(job)];
     struct shape theirs;
     enum ddp_status status = agree_between(job, slot, mine);
     if (ddp_job_node_rank(job) == 0)
@@ -148,7 +163,8 @@ static enum ddp_status take_slots(int count, int *first)
 static struct shape shape_of(const struct ddp_comm_place *place, const struct ddp_comm_ops *ops)
 {
     struct shape shape = {.stride = place->stride, .size = place->size};
-    strncpy(shape.backend, ops->name, sizeof shape.backend - 1);
+    const char *name = ops == &ddp_comm_shm || ops == &ddp_comm_nodes ? "host" : ops->name;
+    strncpy(shape.backend, name, sizeof shape.backend - 1); /* where a group is, is its own */
     return shape;
 }
 
@@ -162,12 +178,13 @@ static enum ddp_status take_slot(struct ddp_comm_place *place, const struct ddp_
 }
 
 /* The groups of a call have a slot each, behind the one in which the ranks agree. On the host they
- * meet inside a machine only, and those of other machines have the same slots. */
+ * meet inside a machine only, and those of other machines have the same slots where all machines
+ * are alike. */
 static enum ddp_status take_group_slots(struct ddp_comm_place *place,
                                         const struct ddp_comm_ops *ops)
 {
     ddp_job *job = place->job;
-    const bool over_job = place->device && place->size > 1;
+    const bool over_job = place->size > 1 && (place->device || !lie_evenly(job, place));
     const int rank = over_job ? ddp_job_rank(job) : ddp_job_node_rank(job);
     const int ranks = over_job ? ddp_job_world_size(job) : ddp_job_node_size(job);
     const int block = place->stride * place->size;
@@ -180,6 +197,7 @@ static enum ddp_status take_group_slots(struct ddp_comm_place *place,
     return status == DDP_OK ? agree(job, slot, &shape) : status;
 }
 
+/* Takes place->starts on success. */
 static enum ddp_status create_at(ddp_comm **comm, const struct ddp_comm_place *place,
                                  const struct ddp_comm_ops *ops)
 {
@@ -197,30 +215,41 @@ static enum ddp_status create_at(ddp_comm **comm, const struct ddp_comm_place *p
     return DDP_OK;
 }
 
+static enum ddp_status create_in(ddp_comm **comm, struct ddp_comm_place *place, const char *backend,
+                                 bool group)
+{
+    const int world = ddp_job_world_size(place->job);
+    const struct ddp_comm_ops *ops = &ddp_comm_self;
+    enum ddp_status status = DDP_OK;
+    if (place->size > 1 || (!group && !place->device))
+        status = place->device ? choose_plugin(&ops, place->device, backend)
+                               : choose(&ops, place, backend);
+    if (status != DDP_OK)
+        return status;
+    if (!ops->fits(place))
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "the communicator '%s' does not support %d workers here", ops->name,
+                        place->size);
+    if (world > 1)
+        status = group ? take_group_slots(place, ops) : take_slot(place, ops);
+    return status == DDP_OK ? create_at(comm, place, ops) : status;
+}
+
 /* `group` is NULL for all ranks of the job. */
 static enum ddp_status create(ddp_comm **comm, ddp_job *job, const char *backend,
                               ddp_device *device, const struct ddp_comm_group *group)
 {
-    const int world = ddp_job_world_size(job);
-    const struct ddp_comm_group all = {.stride = 1, .size = world};
-    const struct ddp_comm_ops *ops = &ddp_comm_self;
+    const struct ddp_comm_group all = {.stride = 1, .size = ddp_job_world_size(job)};
     struct ddp_comm_place place;
     enum ddp_status status = locate(&place, job, group ? group : &all);
     if (status != DDP_OK)
         return status;
     place.device = device;
     place.device_state = device ? ddp_device_state(device) : NULL;
-    if (place.size > 1 || (!group && !device))
-        status = device ? choose_plugin(&ops, device, backend) : choose(&ops, &place, backend);
+    status = create_in(comm, &place, backend, group);
     if (status != DDP_OK)
-        return status;
-    if (!ops->fits(&place))
-        return ddp_fail(DDP_ERR_UNSUPPORTED,
-                        "the communicator '%s' does not support %d workers here", ops->name,
-                        place.size);
-    if (world > 1)
-        status = group ? take_group_slots(&place, ops) : take_slot(&place, ops);
-    return status == DDP_OK ? create_at(comm, &place, ops) : status;
+        free(place.starts);
+    return status;
 }
 
 enum ddp_status ddp_comm_create_on(ddp_comm **comm, ddp_job *job, const char *backend,
@@ -250,6 +279,7 @@ void ddp_comm_destroy(ddp_comm *comm)
         free(comm->channels);
         comm->channels = next;
     }
+    free(comm->place.starts);
     free(comm);
 }
 

@@ -100,7 +100,8 @@ struct ddp_comm_place {
     int rank, size;
     int first, stride;        /* rank r is rank first + r * stride of the job */
     int node, node_count;     /* of the machines */
-    int node_rank, node_size; /* the ranks of this machine; rank = node * node_size + node_rank */
+    int node_rank, node_size; /* the ranks of this machine; rank = starts[node] + node_rank */
+    int *starts;              /* (node_count + 1): the first rank of each machine, and the size */
     int id_slot;    /* of the machine's id slots, and NCCL's of the job's: its alone; -1: none */
     int timeout_ms; /* of every wait; may change between calls */
     ddp_device *device; /* whose memory is communicated; NULL: host memory */
@@ -115,7 +116,15 @@ static inline int ddp_comm_job_rank(const struct ddp_comm_place *place, int rank
 
 static inline int ddp_comm_rank_here(const struct ddp_comm_place *place, int node_rank)
 {
-    return ddp_comm_job_rank(place, place->node * place->node_size + node_rank);
+    return ddp_comm_job_rank(place, place->starts[place->node] + node_rank);
+}
+
+static inline int ddp_comm_node_of(const struct ddp_comm_place *place, int rank)
+{
+    int node = 0;
+    while (place->starts[node + 1] <= rank)
+        node++;
+    return node;
 }
 
 /* An end of a channel, as the backend sees it. Message n has slot n % slots. */
@@ -175,8 +184,7 @@ struct ddp_comm_group {
  *   backend  as for ddp_comm_create(), or for ddp_comm_create_on() with a device
  *   device   NULL: the host's memory
  * Ranks of the communicator are numbered from 0, those in messages are the job's.
- * DDP_ERR_UNSUPPORTED: the groups are spread unevenly over the machines. DDP_ERR_MISMATCH: ranks
- * create different ones; the job is aborted. */
+ * DDP_ERR_MISMATCH: ranks create different ones; the job is aborted. */
 enum ddp_status ddp_comm_create_group(ddp_comm **comm, ddp_job *job, const char *backend,
                                       ddp_device *device, const struct ddp_comm_group *group);
 

@@ -247,7 +247,7 @@ static enum ddp_status compare(struct ddp_ledger *ledger, int peer, uint32_t num
     uint64_t theirs[2];
     if (!read_words(ledger, peer, number, theirs) || (mine[0] == theirs[0] && mine[1] == theirs[1]))
         return DDP_OK;
-    say_difference(place, ledger->difference, number, mine, place->node * place->node_size + peer,
+    say_difference(place, ledger->difference, number, mine, place->starts[place->node] + peer,
                    theirs);
     return ddp_fail(DDP_ERR_MISMATCH, "%s", ledger->difference);
 }

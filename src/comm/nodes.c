@@ -82,22 +82,24 @@ static enum ddp_status run_small(struct nodes *nodes, const struct small *s)
         nodes_tell_failure(nodes, number, s->call);
     if (status == DDP_OK && bytes > 0)
         status = add_payloads(nodes, s, &order, entry, own);
-    for (int i = 1; status == DDP_OK && i < place->node_count; i++) {
-        const int m = (place->node + i) % place->node_count;
-        nodes_receive(nodes, m, &nodes->small_in[m], number, 0, nodes->small + most * (size_t)m,
-                      most);
-        nodes_send(nodes, m, &nodes->small_out[m], number, 0, s->call, own,
-                   bytes * (size_t)nodes_order_count(&order, place->node));
+    for (int p = 0; status == DDP_OK && p < nodes->peer_count; p++) {
+        const struct nodes_peer *peer = &nodes->peers[p];
+        if (peer->sums_up)
+            nodes_receive(nodes, p, &nodes->small_in[p], number, 0,
+                          nodes->small + most * (size_t)peer->node, most);
+        if (peer->owns)
+            nodes_send(nodes, p, &nodes->small_out[p], number, 0, s->call, own,
+                       bytes * (size_t)nodes_order_count(&order, place->node));
     }
     if (status == DDP_OK)
         status = wait_small(nodes);
-    for (int m = 0; status == DDP_OK && m < place->node_count; m++) {
-        if (m != place->node)
-            status = nodes_check(nodes, &nodes->small_in[m], number, s->call,
-                                 bytes * (size_t)nodes_order_count(&order, m));
-        for (int p = 0; p < nodes_order_count(&order, m); p++)
-            nodes->partials[count++] = nodes->small + most * (size_t)m + (size_t)p * bytes;
-    }
+    for (int p = 0; status == DDP_OK && p < nodes->peer_count; p++)
+        if (nodes->peers[p].sums_up)
+            status = nodes_check(nodes, &nodes->small_in[p], number, s->call,
+                                 bytes * (size_t)nodes_order_count(&order, nodes->peers[p].node));
+    for (int m = 0; m < place->node_count; m++)
+        for (int i = 0; i < nodes_order_count(&order, m); i++)
+            nodes->partials[count++] = nodes->small + most * (size_t)m + (size_t)i * bytes;
     if (status != DDP_OK || bytes == 0)
         return status;
     return nodes_order_sum(&order, nodes->partials, s->result, s->count, s->dtype, s->op);
@@ -351,6 +353,31 @@ static enum ddp_status finish(void *state)
 
 /* --- setting up and leaving --- */
 
+/* Who is on a rail of this rank, in whichever direction. */
+static enum ddp_status find_peers(struct nodes *nodes)
+{
+    const struct ddp_comm_place *place = nodes->place;
+    nodes->alike = true;
+    nodes->peers = ddp_array_alloc((size_t)place->size, sizeof *nodes->peers);
+    if (!nodes->peers)
+        return DDP_ERR_MEMORY;
+    for (int i = 1; i < place->node_count; i++) {
+        const int m = (place->node + i) % place->node_count;
+        const int begin = place->starts[m], end = place->starts[m + 1];
+        nodes->alike = nodes->alike && end - begin == place->node_size;
+        for (int r = begin; r < end; r++) {
+            const struct nodes_peer peer = {.rank = r,
+                                            .node = m,
+                                            .sums_up = nodes_on_rail(place, place->rank, m) == r,
+                                            .owns = nodes_on_rail(place, r, place->node) ==
+                                                    place->rank};
+            if (peer.sums_up || peer.owns)
+                nodes->peers[nodes->peer_count++] = peer;
+        }
+    }
+    return DDP_OK;
+}
+
 /* Each rank has one array, and is a leaf of the tree. */
 static enum ddp_status number_ranks(struct nodes *nodes)
 {
@@ -371,30 +398,31 @@ static enum ddp_status number_ranks(struct nodes *nodes)
 static enum ddp_status alloc_memory(struct nodes *nodes)
 {
     const size_t count = (size_t)nodes->place->node_count, size = (size_t)nodes->place->size;
+    const size_t peers = (size_t)nodes->peer_count; /* and one for our own slice */
     const size_t most = (size_t)nodes->most, payloads = most * DDP_LEDGER_PAYLOAD * count;
     size_t piece = NODES_CHUNK_BYTES / size / NODES_LEAST * NODES_LEAST;
     piece = piece < NODES_PIECE_BYTES ? piece : NODES_PIECE_BYTES;
     nodes->piece_bytes = piece > 0 ? piece : NODES_LEAST;
     nodes->room = most * nodes->piece_bytes;
-    nodes->memory_bytes = 2 * NODES_DEPTH * count * nodes->room + payloads;
+    nodes->memory_bytes = NODES_DEPTH * (count + peers + 1) * nodes->room + payloads;
     nodes->memory = ddp_pages_alloc(nodes->memory_bytes);
-    nodes->small_out = ddp_array_alloc(4 * count, sizeof *nodes->small_out);
+    nodes->small_out = ddp_array_alloc(4 * peers, sizeof *nodes->small_out);
     nodes->pending = ddp_array_alloc(NODES_PENDING, sizeof *nodes->pending);
     nodes->partials = ddp_array_alloc(DDP_REDUCE_LEAVES, sizeof *nodes->partials);
     if (!nodes->memory || !nodes->small_out || !nodes->pending || !nodes->partials)
         return DDP_ERR_MEMORY;
-    nodes->small_in = nodes->small_out + count;
-    nodes->goodbyes = nodes->small_in + count;
+    nodes->small_in = nodes->small_out + peers;
+    nodes->goodbyes = nodes->small_in + peers;
     nodes->small = nodes->memory + nodes->memory_bytes - payloads;
     for (int s = 0; s < NODES_DEPTH; s++) {
         struct nodes_slot *slot = &nodes->slots[s];
-        slot->in = nodes->memory + 2 * (size_t)s * count * nodes->room;
+        slot->in = nodes->memory + (size_t)s * (count + peers + 1) * nodes->room;
         slot->out = slot->in + count * nodes->room;
-        slot->ops[0] = ddp_array_alloc(OP_KINDS * count, sizeof *slot->ops[0]);
+        slot->ops[0] = ddp_array_alloc(OP_KINDS * peers, sizeof *slot->ops[0]);
         if (!slot->ops[0])
             return DDP_ERR_MEMORY;
         for (int kind = 1; kind < OP_KINDS; kind++)
-            slot->ops[kind] = slot->ops[kind - 1] + count;
+            slot->ops[kind] = slot->ops[kind - 1] + peers;
     }
     return DDP_OK;
 }
@@ -409,6 +437,7 @@ static void free_memory(struct nodes *nodes)
     free(nodes->pending);
     free(nodes->partials);
     free(nodes->ranks.first);
+    free(nodes->peers);
     free(nodes);
 }
 
@@ -420,14 +449,13 @@ static void say_goodbye(struct nodes *nodes)
     const struct ddp_comm_call call = {.kind = DDP_COMM_DESTROY};
     const int64_t deadline = ddp_deadline_ns(LEAVE_MS);
     const uint32_t number = nodes->failed == DDP_OK ? nodes->next : LAST_CALL;
-    for (int m = 0; m < nodes->place->node_count; m++)
-        if (m != nodes->place->node) {
-            nodes_receive(nodes, m, &nodes->goodbyes[2 * m], number, 0, NULL, 0);
-            nodes_send(nodes, m, &nodes->goodbyes[2 * m + 1], number, 0, &call, NULL, 0);
-        }
-    for (int m = 0; m < nodes->place->node_count; m++) {
+    for (int p = 0; p < nodes->peer_count; p++) {
+        nodes_receive(nodes, p, &nodes->goodbyes[2 * p], number, 0, NULL, 0);
+        nodes_send(nodes, p, &nodes->goodbyes[2 * p + 1], number, 0, &call, NULL, 0);
+    }
+    for (int p = 0; p < nodes->peer_count; p++) {
         int idle = 0;
-        while (ddp_wire_state(&nodes->goodbyes[2 * m]) == DDP_WIRE_GOING &&
+        while (ddp_wire_state(&nodes->goodbyes[2 * p]) == DDP_WIRE_GOING &&
                !ddp_deadline_passed(deadline))
             if (!nodes->ops->progress(nodes->wire) && nodes_nap(nodes, &idle, true) != DDP_OK)
                 return;
@@ -437,13 +465,13 @@ static void say_goodbye(struct nodes *nodes)
 /* The wire must know nothing of the memory that goes. */
 static void forget(struct nodes *nodes)
 {
-    for (int m = 0; m < nodes->place->node_count; m++) {
+    for (int p = 0; p < nodes->peer_count; p++) {
         for (int s = 0; s < NODES_DEPTH; s++)
             for (int kind = 0; kind < OP_KINDS; kind++)
-                nodes->ops->cancel(nodes->wire, &nodes->slots[s].ops[kind][m]);
+                nodes->ops->cancel(nodes->wire, &nodes->slots[s].ops[kind][p]);
         for (int i = 0; i < 2; i++) {
-            nodes->ops->cancel(nodes->wire, &nodes->small_out[i * nodes->place->node_count + m]);
-            nodes->ops->cancel(nodes->wire, &nodes->goodbyes[2 * m + i]);
+            nodes->ops->cancel(nodes->wire, &nodes->small_out[i * nodes->peer_count + p]);
+            nodes->ops->cancel(nodes->wire, &nodes->goodbyes[2 * p + i]);
         }
     }
 }
@@ -469,6 +497,8 @@ static enum ddp_status create(void **state, const struct ddp_comm_place *place)
         return DDP_ERR_MEMORY;
     nodes->place = place;
     enum ddp_status status = number_ranks(nodes);
+    if (status == DDP_OK)
+        status = find_peers(nodes);
     if (status == DDP_OK)
         status = alloc_memory(nodes);
     if (status == DDP_OK)

@@ -5,10 +5,11 @@
  *
  * Rails: rank l of a machine talks to the ranks l of the others and to nobody else, about the
  * slices of these ranks, which it adds up for its machine, in the memory that the machine's ranks
- * share. A call is cut into chunks, which are a piece of every slice:
+ * share. Where a machine has S ranks, fewer than others, its rank l is also on the rails l + S,
+ * l + 2 S, ... of these. A call is cut into chunks, which are a piece of every slice:
  *
- *     parts   each rank l sends the sums of its machine for slice (m, l) to rank l of machine m
- *     sums    which adds them up, and sends its slice to the others
+ *     parts   each rank sends the sums of its machine for the slices of its rails to their owners
+ *     sums    which add them up, and send their slices to the others
  *     copies  each rank copies what came into the buffers of its machine's other ranks
  *
  * An all-reduce has all three, a reduce-scatter parts, an all-gather sums and copies. In a
@@ -42,7 +43,8 @@ struct nodes_call {
     struct nodes_order order;
     int source;       /* machine of a broadcast's root; -1: all have parts */
     bool parts, sums; /* which messages it has */
-    bool spread;      /* small: parts go to all, which add up all slices of the rail */
+    bool spread;      /* small, on machines that are alike: parts go to all, which add up all slices
+                         of the rail */
     bool ready;       /* all ranks here have called it */
     bool staged;      /* the memory is not registered: `bases` are in the stage */
     bool told;        /* this rank's part is complete, and the others here know */
@@ -58,16 +60,26 @@ enum { PARTS_OUT, PARTS_IN, SUMS_OUT, SUMS_IN, OP_KINDS };
 struct nodes_slot {
     struct nodes_call *call;
     uint32_t chunk;
-    struct ddp_wire_op *ops[OP_KINDS]; /* each (node_count) */
-    char *in, *out;                    /* partial sums that come and go, by machine */
+    struct ddp_wire_op *ops[OP_KINDS]; /* each (peer_count) */
+    char *in, *out;                    /* partial sums: of machines, for slices of peers */
     const char *own;                   /* this machine's, of the slices that this rank adds up */
+};
+
+/* A rank of another machine that this one talks to. */
+struct nodes_peer {
+    int rank, node;
+    bool sums_up; /* our slice for its machine: parts come from it, and our sum goes there */
+    bool owns;    /* a slice that we add up for our machine: its parts go there */
 };
 
 struct nodes {
     const struct ddp_comm_place *place;
     const struct ddp_wire_ops *ops;
     struct ddp_wire *wire;
-    struct shm shm;              /* between the ranks of this machine */
+    struct shm shm;           /* between the ranks of this machine */
+    struct nodes_peer *peers; /* in the order of their machines, from the one behind this */
+    int peer_count;
+    bool alike;                  /* the machines have equally many ranks */
     struct ddp_comm_roots ranks; /* each rank is a leaf */
     int most;                    /* partial sums of such a machine */
     const void **partials;       /* for a sum: (DDP_REDUCE_LEAVES) */
@@ -78,8 +90,8 @@ struct nodes {
     uint64_t posted, summed, finished; /* chunks so far */
     struct nodes_call *pending;        /* (NODES_PENDING), a ring */
     int pending_first, pending_count;
-    struct ddp_wire_op *small_out, *small_in; /* (node_count) */
-    struct ddp_wire_op *goodbyes;             /* (node_count) of in and out */
+    struct ddp_wire_op *small_out, *small_in; /* (peer_count) */
+    struct ddp_wire_op *goodbyes;             /* (peer_count) of in and out */
     char *small;                              /* payloads of a small call */
     char *memory;                             /* behind `in`, `out` and `small` */
     size_t memory_bytes;
@@ -94,15 +106,17 @@ static inline struct nodes_call *nodes_pending(const struct nodes *nodes, int in
     return &nodes->pending[(nodes->pending_first + index) % NODES_PENDING];
 }
 
-/* The rank on this rank's rail, and as the wire and messages name it. */
-static inline int nodes_peer(const struct nodes *nodes, int node)
+/* The rank of a machine that is on the rail of a rank. */
+static inline int nodes_on_rail(const struct ddp_comm_place *place, int rank, int node)
 {
-    return node * nodes->place->node_size + nodes->place->node_rank;
+    const int size = place->starts[node + 1] - place->starts[node];
+    return place->starts[node] + (rank - place->starts[ddp_comm_node_of(place, rank)]) % size;
 }
 
-static inline int nodes_wire_peer(const struct nodes *nodes, int node)
+/* A peer as the wire and messages name it. */
+static inline int nodes_wire_peer(const struct nodes *nodes, int peer)
 {
-    return ddp_comm_job_rank(nodes->place, nodes_peer(nodes, node));
+    return ddp_comm_job_rank(nodes->place, nodes->peers[peer].rank);
 }
 
 /* How the arrays of a call are added up. */
@@ -112,14 +126,14 @@ static inline struct nodes_order nodes_order_of(const struct nodes *nodes,
     return (struct nodes_order){
         .roots = call->roots ? call->roots : &nodes->ranks,
         .nodes = nodes->place->node_count,
-        .node_size = nodes->place->node_size,
+        .starts = nodes->place->starts,
         .fast = call->fast,
     };
 }
 
 /* --- nodes_wire.c --- */
 
-/* The process's wire, open and connected to all ranks of the rail. */
+/* The process's wire, open and connected to all peers. */
 enum ddp_status nodes_wire_open(struct nodes *nodes);
 void nodes_wire_leave(struct nodes *nodes);
 
@@ -128,18 +142,18 @@ void nodes_wire_leave(struct nodes *nodes);
 void nodes_move_on(void);
 
 /* A message of a call; `index` counts the call's messages. */
-void nodes_send(struct nodes *nodes, int node, struct ddp_wire_op *op, uint32_t number,
+void nodes_send(struct nodes *nodes, int peer, struct ddp_wire_op *op, uint32_t number,
                 uint32_t index, const struct ddp_comm_call *call, const void *data, size_t bytes);
-void nodes_receive(struct nodes *nodes, int node, struct ddp_wire_op *op, uint32_t number,
+void nodes_receive(struct nodes *nodes, int peer, struct ddp_wire_op *op, uint32_t number,
                    uint32_t index, void *buffer, size_t room);
 
 /* The key of a message; `number` and `index` (24 bits) as the callers agree. */
 uint64_t nodes_key(const struct nodes *nodes, uint32_t number, uint32_t index);
 
 /* A rank that is still needed is lost. Waits a while for the launcher's reason: DDP_ERR_ABORTED. */
-enum ddp_status nodes_lost(const struct nodes *nodes, int peer);
+enum ddp_status nodes_lost(const struct nodes *nodes, int rank);
 
-/* Whether all are over, except this machine's own. With an error, one is lost. */
+/* Whether all (one a peer) are over. With an error, one is lost. */
 bool nodes_over(const struct nodes *nodes, const struct ddp_wire_op *ops, enum ddp_status *status);
 
 /* The first rank whose op is not over; if none, one that is awaited in any case. */
@@ -149,7 +163,7 @@ int nodes_missing(const struct nodes *nodes, const struct ddp_wire_op *ops);
 enum ddp_status nodes_check(struct nodes *nodes, const struct ddp_wire_op *op, uint32_t number,
                             const struct ddp_comm_call *call, size_t bytes);
 
-/* Tells all ranks of the rail why a call that has sent nothing yet fails. */
+/* Tells all peers why a call that has sent nothing yet fails. */
 void nodes_tell_failure(struct nodes *nodes, uint32_t number, const struct ddp_comm_call *call);
 
 /* A turn of waiting in which nothing moved, as long as `idle` says; at most one millisecond when

@@ -181,7 +181,7 @@ enum ddp_status nodes_channel_open(struct nodes *nodes, const struct ddp_comm_ca
                                    struct ddp_channel_end *end)
 {
     const struct ddp_comm_place *place = nodes->place;
-    const int from = call->root / place->node_size, to = call->to / place->node_size;
+    const int from = ddp_comm_node_of(place, call->root), to = ddp_comm_node_of(place, call->to);
     const uint32_t number = FIRST_NUMBER + nodes->channels_opened++;
     struct nodes_channel *c = end ? ddp_array_alloc(1, sizeof *c) : NULL;
     enum ddp_status status = end && !c ? DDP_ERR_MEMORY : DDP_OK;

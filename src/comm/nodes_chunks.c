@@ -26,13 +26,13 @@ void nodes_call_plan(const struct nodes *nodes, struct nodes_call *c)
         sliced.kind = DDP_COMM_ALLREDUCE;
     c->all = ddp_slices_of(&sliced, place, LINE);
     c->order = nodes_order_of(nodes, &c->call);
-    c->source = kind == DDP_COMM_BROADCAST ? c->call.root / place->node_size : -1;
+    c->source = kind == DDP_COMM_BROADCAST ? ddp_comm_node_of(place, c->call.root) : -1;
     c->parts = kind != DDP_COMM_ALL_GATHER && kind != DDP_COMM_GATHER_SLICES;
     c->sums = kind != DDP_COMM_REDUCE_SCATTER && kind != DDP_COMM_REDUCE_SLICES_START;
     const size_t longest = ddp_slices_longest(&c->all), most = (size_t)nodes_order_most(&c->order);
     const size_t quarter = ddp_align_up(longest * c->all.element / NODES_DEPTH + 1, NODES_LEAST);
     const size_t room = nodes->room / most / LINE * LINE;
-    c->spread = c->parts && c->sums && c->call.bytes <= NODES_SMALL &&
+    c->spread = nodes->alike && c->parts && c->sums && c->call.bytes <= NODES_SMALL &&
                 longest * c->all.element * (size_t)place->node_count <= room;
     c->piece = (quarter < room ? quarter : room) / c->all.element;
     c->chunks = (uint32_t)(longest / c->piece + (longest % c->piece != 0));
@@ -59,6 +59,13 @@ static char *mine_at(const struct nodes *nodes, const struct nodes_call *c, int 
     return at_of(c, nodes->place->node_rank, rank, chunk);
 }
 
+/* Where the root of a broadcast, which is on this machine, has it. */
+static char *root_at(const struct nodes *nodes, const struct nodes_call *c, int rank,
+                     uint32_t chunk)
+{
+    return at_of(c, c->call.root - nodes->place->starts[c->source], rank, chunk);
+}
+
 /* What this rank has of its own slice, for the others. */
 static const char *own_slice(const struct nodes *nodes, const struct nodes_call *c, uint32_t chunk)
 {
@@ -66,7 +73,7 @@ static const char *own_slice(const struct nodes *nodes, const struct nodes_call 
     if (c->call.kind == DDP_COMM_ALL_GATHER && !c->staged)
         return (const char *)c->call.send + (size_t)chunk * c->piece * c->all.element;
     if (c->source == place->node)
-        return at_of(c, c->call.root % place->node_size, place->rank, chunk);
+        return root_at(nodes, c, place->rank, chunk);
     return mine_at(nodes, c, place->rank, chunk);
 }
 
@@ -92,7 +99,7 @@ static size_t rail_bytes(const struct nodes *nodes, const struct nodes_call *c, 
 {
     size_t bytes = 0;
     for (int m = 0; m < nodes->place->node_count; m++)
-        bytes += part_of(c, nodes_peer(nodes, m), chunk).bytes;
+        bytes += part_of(c, nodes_on_rail(nodes->place, nodes->place->rank, m), chunk).bytes;
     return bytes;
 }
 
@@ -144,7 +151,7 @@ static enum ddp_status add_up(const struct nodes *nodes, const struct nodes_call
     const void *sources[DDP_REDUCE_LEAVES];
     int count = 0;
     for (int r = 0; r < place->node_size; r++) {
-        const int own = place->node * place->node_size + r;
+        const int own = place->starts[place->node] + r;
         for (int i = 0; i < ddp_comm_arrays(roots, own); i++)
             sources[count++] = at_of(c, r, rank, chunk) + (size_t)i * (roots ? roots->bytes : 0);
     }
@@ -162,7 +169,7 @@ static enum ddp_status make_parts(const struct nodes *nodes, const struct nodes_
     const bool alone = nodes_order_sources(&c->order, place->node) == 1;
     *where = out;
     if (c->source == place->node)
-        *where = at_of(c, c->call.root % place->node_size, rank, chunk);
+        *where = root_at(nodes, c, rank, chunk);
     else if (c->source < 0 && alone)
         *where = at_of(c, 0, rank, chunk);
     if (c->source >= 0 || alone || part_of(c, rank, chunk).bytes == 0)
@@ -182,7 +189,7 @@ static enum ddp_status make_spread(struct nodes *nodes, struct nodes_slot *slot,
     char *out = slot->out;
     enum ddp_status status = DDP_OK;
     for (int m = 0; status == DDP_OK && m < nodes->place->node_count; m++) {
-        const int rank = nodes_peer(nodes, m);
+        const int rank = nodes_on_rail(nodes->place, nodes->place->rank, m);
         const size_t all = part_of(c, rank, slot->chunk).bytes * partials_of(c, nodes->place->node);
         const char *where;
         status = make_parts(nodes, c, rank, slot->chunk, out, &where);
@@ -195,6 +202,7 @@ static enum ddp_status make_spread(struct nodes *nodes, struct nodes_slot *slot,
     return status;
 }
 
+/* The sums of this machine for the slices of its rails; our own last. */
 static enum ddp_status post_parts(struct nodes *nodes, struct nodes_slot *slot)
 {
     const struct ddp_comm_place *place = nodes->place;
@@ -202,26 +210,28 @@ static enum ddp_status post_parts(struct nodes *nodes, struct nodes_slot *slot)
     size_t bytes = 0;
     enum ddp_status status = DDP_OK;
     const char *data = slot->out;
-    for (int i = 1; i < place->node_count; i++) {
-        const int m = (place->node + i) % place->node_count;
-        nodes_receive(nodes, m, &slot->ops[PARTS_IN][m], c->number, 2 * slot->chunk,
-                      slot->in + (size_t)m * nodes->room, nodes->room);
-    }
+    for (int p = 0; p < nodes->peer_count; p++)
+        if (nodes->peers[p].sums_up)
+            nodes_receive(nodes, p, &slot->ops[PARTS_IN][p], c->number, 2 * slot->chunk,
+                          slot->in + (size_t)nodes->peers[p].node * nodes->room, nodes->room);
     if (c->spread)
         status = make_spread(nodes, slot, &bytes);
-    for (int i = 1; status == DDP_OK && i <= place->node_count; i++) { /* itself last */
-        const int m = (place->node + i) % place->node_count, rank = nodes_peer(nodes, m);
+    for (int p = 0; status == DDP_OK && p < nodes->peer_count; p++) {
+        const int rank = nodes->peers[p].rank;
+        if (!nodes->peers[p].owns)
+            continue;
         if (!c->spread) {
             bytes = part_of(c, rank, slot->chunk).bytes * partials_of(c, place->node);
             status =
-                make_parts(nodes, c, rank, slot->chunk, slot->out + (size_t)m * nodes->room, &data);
+                make_parts(nodes, c, rank, slot->chunk, slot->out + (size_t)p * nodes->room, &data);
         }
-        if (m == place->node && !c->spread)
-            slot->own = data;
-        else if (m != place->node && status == DDP_OK)
-            nodes_send(nodes, m, &slot->ops[PARTS_OUT][m], c->number, 2 * slot->chunk, &c->call,
+        if (status == DDP_OK)
+            nodes_send(nodes, p, &slot->ops[PARTS_OUT][p], c->number, 2 * slot->chunk, &c->call,
                        data, bytes);
     }
+    if (status == DDP_OK && !c->spread)
+        status = make_parts(nodes, c, place->rank, slot->chunk,
+                            slot->out + (size_t)nodes->peer_count * nodes->room, &slot->own);
     return status;
 }
 
@@ -261,15 +271,16 @@ static enum ddp_status sum_parts(struct nodes *nodes, struct nodes_slot *slot)
     const size_t own = part_of(c, place->rank, slot->chunk).bytes;
     enum ddp_status status = DDP_OK;
     size_t before = 0;
-    for (int m = 0; status == DDP_OK && m < place->node_count; m++)
-        if (m != place->node)
-            status = nodes_check(nodes, &slot->ops[PARTS_IN][m], c->number, &c->call,
-                                 (c->spread ? spread : own) * partials_of(c, m));
+    for (int p = 0; status == DDP_OK && p < nodes->peer_count; p++)
+        if (nodes->peers[p].sums_up)
+            status = nodes_check(nodes, &slot->ops[PARTS_IN][p], c->number, &c->call,
+                                 (c->spread ? spread : own) * partials_of(c, nodes->peers[p].node));
     if (status == DDP_OK && !c->spread)
         return sum_slice(nodes, slot, place->rank, 0);
     for (int m = 0; status == DDP_OK && m < place->node_count; m++) {
-        status = sum_slice(nodes, slot, nodes_peer(nodes, m), before);
-        before += part_of(c, nodes_peer(nodes, m), slot->chunk).bytes;
+        const int rank = nodes_on_rail(place, place->rank, m);
+        status = sum_slice(nodes, slot, rank, before);
+        before += part_of(c, rank, slot->chunk).bytes;
     }
     return status;
 }
@@ -281,13 +292,16 @@ static void post_sums(struct nodes *nodes, struct nodes_slot *slot)
     const uint32_t index = 2 * slot->chunk + c->parts;
     const size_t own = part_of(c, place->rank, slot->chunk).bytes;
     const char *data = own_slice(nodes, c, slot->chunk);
-    for (int i = 1; i < place->node_count; i++) {
-        const int m = (place->node + i) % place->node_count, rank = nodes_peer(nodes, m);
-        const size_t theirs = part_of(c, rank, slot->chunk).bytes;
-        nodes_receive(nodes, m, &slot->ops[SUMS_IN][m], c->number, index,
-                      mine_at(nodes, c, rank, slot->chunk), c->source == place->node ? 0 : theirs);
-        nodes_send(nodes, m, &slot->ops[SUMS_OUT][m], c->number, index, &c->call, data,
-                   c->source == m ? 0 : own);
+    for (int p = 0; p < nodes->peer_count; p++) {
+        const struct nodes_peer *peer = &nodes->peers[p];
+        const size_t theirs = part_of(c, peer->rank, slot->chunk).bytes;
+        if (peer->owns)
+            nodes_receive(nodes, p, &slot->ops[SUMS_IN][p], c->number, index,
+                          mine_at(nodes, c, peer->rank, slot->chunk),
+                          c->source == place->node ? 0 : theirs);
+        if (peer->sums_up)
+            nodes_send(nodes, p, &slot->ops[SUMS_OUT][p], c->number, index, &c->call, data,
+                       c->source == peer->node ? 0 : own);
     }
 }
 
@@ -300,7 +314,7 @@ static void copy_slice(const struct nodes *nodes, const struct nodes_call *c, in
     const size_t bytes = part_of(c, rank, chunk).bytes;
     const char *from = mine_at(nodes, c, rank, chunk);
     if (c->source == place->node)
-        from = at_of(c, c->call.root % place->node_size, rank, chunk);
+        from = root_at(nodes, c, rank, chunk);
     else if (rank == place->rank)
         from = own_slice(nodes, c, chunk);
     for (int r = 0; bytes > 0 && r < place->node_size; r++) {
@@ -315,15 +329,21 @@ static enum ddp_status take_sums(struct nodes *nodes, struct nodes_slot *slot)
     const struct ddp_comm_place *place = nodes->place;
     const struct nodes_call *c = slot->call;
     enum ddp_status status = DDP_OK;
-    for (int m = 0; c->sums && status == DDP_OK && m < place->node_count; m++) {
-        const int rank = nodes_peer(nodes, m);
-        const size_t bytes = part_of(c, rank, slot->chunk).bytes;
-        if (m != place->node && !c->spread)
-            status = nodes_check(nodes, &slot->ops[SUMS_IN][m], c->number, &c->call,
+    if (!c->sums)
+        return DDP_OK;
+    for (int p = 0; status == DDP_OK && p < nodes->peer_count; p++) {
+        const struct nodes_peer *peer = &nodes->peers[p];
+        const size_t bytes = part_of(c, peer->rank, slot->chunk).bytes;
+        if (!peer->owns)
+            continue;
+        if (!c->spread)
+            status = nodes_check(nodes, &slot->ops[SUMS_IN][p], c->number, &c->call,
                                  c->source == place->node ? 0 : bytes);
         if (status == DDP_OK)
-            copy_slice(nodes, c, rank, slot->chunk);
+            copy_slice(nodes, c, peer->rank, slot->chunk);
     }
+    if (status == DDP_OK)
+        copy_slice(nodes, c, place->rank, slot->chunk);
     return status;
 }
 

@@ -8,7 +8,8 @@
 /* The first root of a machine; for one beyond the last, the end of all. */
 static int first_root(const struct nodes_order *order, int node)
 {
-    return order->fast ? node * order->node_size : order->roots->first[node * order->node_size];
+    const int rank = order->starts[node];
+    return order->fast ? rank : order->roots->first[rank];
 }
 
 /* Where the leaves of the roots before this one end. */

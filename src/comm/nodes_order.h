@@ -12,8 +12,9 @@
 
 struct nodes_order {
     const struct ddp_comm_roots *roots; /* of the ranks; not used when fast */
-    int nodes, node_size;
-    bool fast; /* machines are the leaves: each has one sum, in an order of its own */
+    int nodes;
+    const int *starts; /* (nodes + 1): the first rank of each machine, and the number of all */
+    bool fast;         /* machines are the leaves: each has one sum, in an order of its own */
 };
 
 /* The partial sums of a machine: their number, and the leaf before which each ends.

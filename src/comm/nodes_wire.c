@@ -82,12 +82,12 @@ static enum ddp_status open_wire(const struct ddp_comm_place *place)
     return process.ops->open(&process.wire, rank, size, process.address, &process.bytes);
 }
 
-static enum ddp_status connect_rail(struct nodes *nodes)
+static enum ddp_status connect_peers(struct nodes *nodes)
 {
     const struct ddp_comm_place *place = nodes->place;
     enum ddp_status status = ddp_job_put_address(place->job, process.address, process.bytes);
-    for (int i = 1; status == DDP_OK && i < place->node_count; i++) {
-        const int peer = nodes_wire_peer(nodes, (place->node + i) % place->node_count);
+    for (int p = 0; status == DDP_OK && p < nodes->peer_count; p++) {
+        const int peer = nodes_wire_peer(nodes, p);
         unsigned char address[DDP_ADDRESS_MAX_BYTES];
         size_t bytes;
         status = ddp_job_get_address(place->job, peer, address, &bytes,
@@ -105,7 +105,7 @@ enum ddp_status nodes_wire_open(struct nodes *nodes)
     pthread_mutex_lock(&process.lock);
     enum ddp_status status = open_wire(nodes->place);
     if (status == DDP_OK)
-        status = connect_rail(nodes);
+        status = connect_peers(nodes);
     if (status == DDP_OK) {
         nodes->ops = process.ops;
         nodes->wire = process.wire;
@@ -141,23 +141,23 @@ uint64_t nodes_key(const struct nodes *nodes, uint32_t number, uint32_t index)
     return (uint64_t)nodes->place->id_slot << 56 | (uint64_t)number << 24 | index;
 }
 
-void nodes_send(struct nodes *nodes, int node, struct ddp_wire_op *op, uint32_t number,
+void nodes_send(struct nodes *nodes, int peer, struct ddp_wire_op *op, uint32_t number,
                 uint32_t index, const struct ddp_comm_call *call, const void *data, size_t bytes)
 {
     op->head = (struct ddp_wire_head){.key = nodes_key(nodes, number, index)};
     ddp_comm_pack(call, op->head.words);
-    nodes->ops->send(nodes->wire, nodes_wire_peer(nodes, node), op, data, bytes);
+    nodes->ops->send(nodes->wire, nodes_wire_peer(nodes, peer), op, data, bytes);
 }
 
-void nodes_receive(struct nodes *nodes, int node, struct ddp_wire_op *op, uint32_t number,
+void nodes_receive(struct nodes *nodes, int peer, struct ddp_wire_op *op, uint32_t number,
                    uint32_t index, void *buffer, size_t room)
 {
     op->head = (struct ddp_wire_head){.key = nodes_key(nodes, number, index)};
-    nodes->ops->receive(nodes->wire, nodes_wire_peer(nodes, node), op, buffer, room);
+    nodes->ops->receive(nodes->wire, nodes_wire_peer(nodes, peer), op, buffer, room);
 }
 
 /* Mostly the launcher knows more, and sets the abort word. */
-enum ddp_status nodes_lost(const struct nodes *nodes, int peer)
+enum ddp_status nodes_lost(const struct nodes *nodes, int rank)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
     for (int i = 0; i < GRACE_MS; i++) {
@@ -165,17 +165,17 @@ enum ddp_status nodes_lost(const struct nodes *nodes, int peer)
             return DDP_ERR_ABORTED;
         nanosleep(&nap, NULL);
     }
-    return ddp_fail(DDP_ERR_ABORTED, "the connection to rank %d is lost", peer);
+    return ddp_fail(DDP_ERR_ABORTED, "the connection to rank %d is lost", rank);
 }
 
 bool nodes_over(const struct nodes *nodes, const struct ddp_wire_op *ops, enum ddp_status *status)
 {
-    for (int m = 0; m < nodes->place->node_count; m++) {
-        const enum ddp_wire_state state = ddp_wire_state(&ops[m]);
-        if (m == nodes->place->node || state == DDP_WIRE_OVER)
+    for (int p = 0; p < nodes->peer_count; p++) {
+        const enum ddp_wire_state state = ddp_wire_state(&ops[p]);
+        if (state == DDP_WIRE_OVER)
             continue;
         if (state == DDP_WIRE_LOST)
-            *status = nodes_lost(nodes, nodes_wire_peer(nodes, m));
+            *status = nodes_lost(nodes, nodes_wire_peer(nodes, p));
         return false;
     }
     return true;
@@ -183,10 +183,10 @@ bool nodes_over(const struct nodes *nodes, const struct ddp_wire_op *ops, enum d
 
 int nodes_missing(const struct nodes *nodes, const struct ddp_wire_op *ops)
 {
-    for (int m = 0; m < nodes->place->node_count; m++)
-        if (m != nodes->place->node && ddp_wire_state(&ops[m]) == DDP_WIRE_GOING)
-            return nodes_wire_peer(nodes, m);
-    return nodes_wire_peer(nodes, (nodes->place->node + 1) % nodes->place->node_count);
+    for (int p = 0; p < nodes->peer_count; p++)
+        if (ddp_wire_state(&ops[p]) == DDP_WIRE_GOING)
+            return nodes_wire_peer(nodes, p);
+    return nodes_wire_peer(nodes, 0);
 }
 
 /* --- failures --- */
@@ -204,11 +204,12 @@ static void wait_a_while(struct nodes *nodes, struct ddp_wire_op *ops, int count
         nodes->ops->cancel(nodes->wire, &ops[i]);
 }
 
-static enum ddp_status failed_there(struct nodes *nodes, int node, uint32_t number)
+static enum ddp_status failed_there(struct nodes *nodes, int rank, uint32_t number)
 {
     char text[DDP_LEDGER_DIFFERENCE] = "";
     struct ddp_wire_op op = {0};
-    nodes_receive(nodes, node, &op, number, TEXT_INDEX, text, sizeof text - 1);
+    op.head = (struct ddp_wire_head){.key = nodes_key(nodes, number, TEXT_INDEX)};
+    nodes->ops->receive(nodes->wire, rank, &op, text, sizeof text - 1);
     wait_a_while(nodes, &op, 1);
     return ddp_fail(DDP_ERR_MISMATCH, "%s",
                     text[0] ? text : "ranks of another machine call different collectives");
@@ -222,7 +223,7 @@ enum ddp_status nodes_check(struct nodes *nodes, const struct ddp_wire_op *op, u
     uint64_t own[2];
     ddp_comm_pack(call, own);
     if (op->head.flags & NODES_FAILED)
-        return failed_there(nodes, peer / place->node_size, number);
+        return failed_there(nodes, op->peer, number);
     if (own[0] != op->head.words[0] || own[1] != op->head.words[1])
         return ddp_comm_differ(place, number, own, peer, op->head.words);
     if (op->bytes != bytes)
@@ -236,19 +237,17 @@ enum ddp_status nodes_check(struct nodes *nodes, const struct ddp_wire_op *op, u
 
 void nodes_tell_failure(struct nodes *nodes, uint32_t number, const struct ddp_comm_call *call)
 {
-    const struct ddp_comm_place *place = nodes->place;
     const char *text = nodes->shm.ledger.difference;
-    struct ddp_wire_op *ops = ddp_array_alloc((size_t)place->node_count * 2, sizeof *ops);
-    for (int i = 1; ops && i < place->node_count; i++) {
-        const int node = (place->node + i) % place->node_count;
-        struct ddp_wire_op *first = &ops[2 * node], *second = first + 1;
+    struct ddp_wire_op *ops = ddp_array_alloc((size_t)nodes->peer_count * 2, sizeof *ops);
+    for (int p = 0; ops && p < nodes->peer_count; p++) {
+        struct ddp_wire_op *first = &ops[2 * p], *second = first + 1;
         first->head =
             (struct ddp_wire_head){.key = nodes_key(nodes, number, 0), .flags = NODES_FAILED};
-        nodes->ops->send(nodes->wire, nodes_wire_peer(nodes, node), first, NULL, 0);
-        nodes_send(nodes, node, second, number, TEXT_INDEX, call, text, strlen(text));
+        nodes->ops->send(nodes->wire, nodes_wire_peer(nodes, p), first, NULL, 0);
+        nodes_send(nodes, p, second, number, TEXT_INDEX, call, text, strlen(text));
     }
     if (ops)
-        wait_a_while(nodes, ops, place->node_count * 2);
+        wait_a_while(nodes, ops, nodes->peer_count * 2);
     for (int i = 0; i < TELL_MS && !nodes->ops->flushed(nodes->wire); i++)
         if (!nodes->ops->progress(nodes->wire))
             nodes->ops->wait(nodes->wire, 1);

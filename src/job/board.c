@@ -32,16 +32,16 @@ static size_t board_bytes(const struct ddp_board_shape *shape)
 {
     const size_t workers = (size_t)shape->workers, nodes = (size_t)shape->nodes;
     return sizeof(struct ddp_board_memory) + workers * sizeof(struct ddp_board_line) +
-           (nodes > 1 ? nodes * workers * sizeof(struct ddp_board_address) +
+           (nodes > 1 ? (size_t)shape->size * sizeof(struct ddp_board_address) +
                             nodes * sizeof(struct ddp_board_node)
                       : 0);
 }
 
 static bool shape_is_valid(const struct ddp_board_shape *shape)
 {
-    return shape->workers >= 1 && shape->nodes >= 1 && shape->workers <= DDP_BOARD_MAX_WORLD &&
-           shape->nodes <= DDP_BOARD_MAX_WORLD / shape->workers && shape->node >= 0 &&
-           shape->node < shape->nodes;
+    return shape->size <= DDP_BOARD_MAX_WORLD && shape->node >= 0 && shape->node < shape->nodes &&
+           shape->workers >= 1 && shape->workers <= shape->size && shape->first >= shape->node &&
+           shape->first <= shape->size - shape->workers - (shape->nodes - 1 - shape->node);
 }
 
 static enum ddp_status map(struct ddp_board *board, int fd, size_t bytes)
@@ -55,10 +55,15 @@ static enum ddp_status map(struct ddp_board *board, int fd, size_t bytes)
     return DDP_OK;
 }
 
-enum ddp_status ddp_board_create(struct ddp_board *board, int *fd,
-                                 const struct ddp_board_shape *shape)
+enum ddp_status ddp_board_create(struct ddp_board *board, int *fd, const int *starts, int node,
+                                 int nodes)
 {
-    size_t bytes = board_bytes(shape);
+    const struct ddp_board_shape shape = {.workers = starts[node + 1] - starts[node],
+                                          .node = node,
+                                          .nodes = nodes,
+                                          .first = starts[node],
+                                          .size = starts[nodes]};
+    size_t bytes = board_bytes(&shape);
     int board_fd = memfd_create("ddprun-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (board_fd < 0)
         return ddp_fail(ddp_errno_status(errno, DDP_ERR_SYSTEM),
@@ -78,19 +83,23 @@ enum ddp_status ddp_board_create(struct ddp_board *board, int *fd,
     }
     struct ddp_board_memory *m = board->memory;
     m->version = DDP_BOARD_VERSION;
-    m->workers = (uint32_t)shape->workers;
-    m->node = (uint32_t)shape->node;
-    m->nodes = (uint32_t)shape->nodes;
+    m->workers = (uint32_t)shape.workers;
+    m->node = (uint32_t)node;
+    m->nodes = (uint32_t)nodes;
+    m->first = (uint32_t)shape.first;
+    m->size = (uint32_t)shape.size;
     m->bytes = bytes;
     m->start_ns = ddp_clock_ns();
     m->launcher_pid = getpid();
     atomic_store(&m->stop_step, INT64_MAX);
-    for (int i = 0; i < shape->workers; i++) {
+    for (int i = 0; i < shape.workers; i++) {
         atomic_store(&m->lines[i].step, -1);
         atomic_store(&m->lines[i].passed, INT64_MIN);
     }
     m->magic = DDP_BOARD_MAGIC;
-    board->shape = *shape;
+    board->shape = shape;
+    for (int n = 0; nodes > 1 && n < nodes; n++)
+        ddp_board_node(board, n)->first = (uint32_t)starts[n];
     *fd = board_fd;
     return DDP_OK;
 }
@@ -149,7 +158,8 @@ static enum ddp_status check_header(struct ddp_board *board, const char *source)
             "%s: the board has version %u, this libddp needs %u: use ddprun and libddp of "
             "the same release",
             source, version, DDP_BOARD_VERSION);
-    board->shape = (struct ddp_board_shape){(int)workers, (int)node, (int)nodes};
+    board->shape =
+        (struct ddp_board_shape){(int)workers, (int)node, (int)nodes, (int)m->first, (int)m->size};
     if (!shape_is_valid(&board->shape) || m->bytes != board->bytes ||
         board_bytes(&board->shape) != board->bytes)
         return ddp_fail(DDP_ERR_INVALID,
@@ -170,7 +180,8 @@ enum ddp_status ddp_board_attach(struct ddp_board *board, int fd, const char *so
     int seals = S_ISREG(info.st_mode) ? fcntl(fd, F_GET_SEALS) : -1;
     if (seals < 0 || !(seals & F_SEAL_SHRINK) ||
         info.st_size < (off_t)sizeof(struct ddp_board_memory) ||
-        info.st_size > (off_t)board_bytes(&(struct ddp_board_shape){DDP_BOARD_MAX_WORLD, 0, 1}) +
+        info.st_size > (off_t)board_bytes(
+                           &(struct ddp_board_shape){.workers = DDP_BOARD_MAX_WORLD, .nodes = 1}) +
                            (off_t)(DDP_BOARD_MAX_WORLD * (sizeof(struct ddp_board_address) +
                                                           sizeof(struct ddp_board_node))))
         return ddp_fail(DDP_ERR_INVALID, "%s: not the board of a ddprun job", source);
@@ -194,6 +205,21 @@ void ddp_board_unmap(struct ddp_board *board)
         munmap(board->memory, board->bytes);
     }
     board->memory = NULL;
+}
+
+bool ddp_board_starts(const struct ddp_board *board, int *starts)
+{
+    const struct ddp_board_shape *shape = &board->shape;
+    starts[0] = 0;
+    starts[shape->nodes] = shape->size;
+    for (int n = 1; n < shape->nodes; n++) {
+        const uint32_t first = ddp_board_node(board, n)->first;
+        if (first <= (uint32_t)starts[n - 1] || first >= (uint32_t)shape->size)
+            return false;
+        starts[n] = (int)first;
+    }
+    return starts[shape->node] == shape->first &&
+           starts[shape->node + 1] == shape->first + shape->workers;
 }
 
 void ddp_board_abort(struct ddp_board *board, uint32_t by)

@@ -15,7 +15,7 @@
 #include <stdatomic.h>
 
 #define DDP_BOARD_MAGIC     UINT64_C(0x31647262706464) /* "ddpbrd1" */
-#define DDP_BOARD_VERSION   7u
+#define DDP_BOARD_VERSION   8u
 #define DDP_BOARD_MAX_WORLD 4096
 #define DDP_BOARD_FAULTS    16
 #define DDP_BOARD_ERRORS    16
@@ -107,11 +107,11 @@ struct ddp_board_address {
     unsigned char data[DDP_BOARD_ADDRESS_BYTES];
 };
 
-/* Each of `nodes` machines runs `workers` of the job: machine n the ranks from n * workers. A board
- * is one machine's. */
+/* A board is one machine's, which runs `workers` of the job's `size`, from rank `first` on. */
 struct ddp_board_shape {
     int workers;
-    int node, nodes;
+    int node, nodes; /* of the machines */
+    int first, size;
 };
 
 /* One worker's line. Progress and collective have cache lines of their own; `sequence` is odd
@@ -154,7 +154,7 @@ struct ddp_board_node {
     _Alignas(64) _Atomic int64_t heard_ns;
     _Atomic int64_t lowest, highest; /* steps of its ranks; -1: none */
     _Atomic uint32_t running;        /* workers */
-    uint32_t spare;
+    uint32_t first;                  /* rank of its workers; all machines know that */
     _Atomic uint64_t phase[DDP_BOARD_WORDS];
     _Atomic uint64_t host[DDP_BOARD_HOST_WORDS];
 };
@@ -169,7 +169,7 @@ struct ddp_board_memory {
     uint32_t version;
     uint32_t workers; /* as in struct ddp_board_shape */
     uint32_t node, nodes;
-    uint32_t spare;
+    uint32_t first, size;
     uint64_t bytes;
     int64_t start_ns;
     int32_t launcher_pid;
@@ -193,7 +193,7 @@ struct ddp_board_memory {
     struct ddp_board_id ids[DDP_ID_SLOTS];      /* the job's, the same on all boards */
     struct ddp_board_id node_ids[DDP_ID_SLOTS]; /* this machine's */
     struct ddp_board_line lines[];              /* (workers) */
-    /* Then, where nodes > 1: struct ddp_board_address (nodes * workers), by rank, and
+    /* Then, where nodes > 1: struct ddp_board_address (size), by rank, and
      * struct ddp_board_node (nodes). */
 };
 
@@ -207,12 +207,12 @@ struct ddp_board {
 /* Of the first worker on this machine. */
 static inline int ddp_board_first_rank(const struct ddp_board *board)
 {
-    return board->shape.node * board->shape.workers;
+    return board->shape.first;
 }
 
 static inline int ddp_board_job_size(const struct ddp_board *board)
 {
-    return board->shape.nodes * board->shape.workers;
+    return board->shape.size;
 }
 
 /* Of a rank of the job; nodes > 1. */
@@ -256,10 +256,10 @@ struct ddp_board_view {
 
 /* --- the launcher's side --------------------------------------------------------------------- */
 
-/* Makes a board of this shape and maps it. *fd [out] is close-on-exec until a child
- * clears that. */
-enum ddp_status ddp_board_create(struct ddp_board *board, int *fd,
-                                 const struct ddp_board_shape *shape);
+/* Makes the board of a machine and maps it. *fd [out] is close-on-exec until a child clears that.
+ *   starts  (nodes + 1): the first rank of each machine, and the number of all */
+enum ddp_status ddp_board_create(struct ddp_board *board, int *fd, const int *starts, int node,
+                                 int nodes);
 
 /* Makes the empty memfd for the heap, close-on-exec. */
 enum ddp_status ddp_board_create_heap(struct ddp_board *board, int *fd);
@@ -277,6 +277,10 @@ bool ddp_board_is_file(const struct ddp_board_file *file, int fd);
 enum ddp_status ddp_board_attach(struct ddp_board *board, int fd, const char *source);
 
 void ddp_board_unmap(struct ddp_board *board);
+
+/* The first rank of each machine, and the number of all. False: the board is damaged.
+ *   starts [out]  (nodes + 1) */
+bool ddp_board_starts(const struct ddp_board *board, int *starts);
 
 /* Takes the job down: sets the abort word (the first caller's value stays) and wakes all that sleep
  * on the board. */

@@ -73,7 +73,7 @@ static enum ddp_status open_alone(struct ddp_job *job)
     if (status != DDP_OK)
         return status;
     int fd;
-    status = ddp_board_create(&job->board, &fd, &(struct ddp_board_shape){1, 0, 1});
+    status = ddp_board_create(&job->board, &fd, (const int[]){0, 1}, 0, 1);
     if (status == DDP_OK)
         close(fd);
     return status;
@@ -171,6 +171,19 @@ static enum ddp_status open_launched(struct ddp_job *job, const char *fd_text)
     return status;
 }
 
+static enum ddp_status find_starts(struct ddp_job *job)
+{
+    job->starts = ddp_array_alloc((size_t)job->board.shape.nodes + 1, sizeof *job->starts);
+    if (!job->starts)
+        return DDP_ERR_MEMORY;
+    return ddp_board_starts(&job->board, job->starts)
+               ? DDP_OK
+               : ddp_fail(DDP_ERR_INVALID,
+                          "the job's board is damaged: where the workers of its "
+                          "%d nodes begin",
+                          job->board.shape.nodes);
+}
+
 enum ddp_status ddp_job_open(ddp_job **job)
 {
     struct ddp_job *j = ddp_array_alloc(1, sizeof *j);
@@ -179,6 +192,8 @@ enum ddp_status ddp_job_open(ddp_job **job)
     j->heap_fd = j->bell_fd = j->copy_fd = -1;
     const char *fd_text = getenv(DDP_BOARD_FD_VARIABLE);
     enum ddp_status status = fd_text ? open_launched(j, fd_text) : open_alone(j);
+    if (status == DDP_OK)
+        status = find_starts(j);
     if (status != DDP_OK) {
         ddp_job_close(j);
         return status;
@@ -216,6 +231,7 @@ void ddp_job_close(ddp_job *job)
         atomic_store(&job->line->closed, 1);
     }
     ddp_board_unmap(&job->board);
+    free(job->starts);
     if (job->heap_fd >= 0)
         close(job->heap_fd);
     if (job->bell_fd >= 0)
@@ -253,6 +269,16 @@ int ddp_job_node_rank(const ddp_job *job)
 int ddp_job_node_size(const ddp_job *job)
 {
     return job->board.shape.workers;
+}
+
+const int *ddp_job_node_starts(const ddp_job *job)
+{
+    return job->starts;
+}
+
+int ddp_job_node_of(const ddp_job *job, int rank)
+{
+    return ddp_node_of(job, rank);
 }
 
 int ddp_job_local_rank(const ddp_job *job)

@@ -12,12 +12,16 @@
 
 #define DDP_ADDRESS_MAX_BYTES 1008 /* the largest address of a rank */
 
-/* Which machine of the job this is, of how many; this worker's number on it, and how many workers
- * each machine has: rank = node * node_size + node_rank. */
+/* Which machine of the job this is, of how many; this worker's number on it, of how many workers.
+ * The first ranks of all machines, in order, and behind them the number of ranks. */
 int ddp_job_node(const ddp_job *job);
 int ddp_job_node_count(const ddp_job *job);
 int ddp_job_node_rank(const ddp_job *job);
 int ddp_job_node_size(const ddp_job *job);
+const int *ddp_job_node_starts(const ddp_job *job);
+
+/* The machine of a rank. */
+int ddp_job_node_of(const ddp_job *job, int rank);
 
 /* As ddp_job_put_id() and ddp_job_get_id(), between the workers of one machine, in slots of their
  * own. */

@@ -15,9 +15,19 @@ struct ddp_job {
     int heap_fd;
     int bell_fd; /* -1: one node, nobody listens */
     int copy_fd; /* -1: the job is not restarted */
+    int *starts; /* (nodes + 1): the first rank of each machine, and the number of all */
     bool timing;
     bool has_faults;
 };
+
+/* The machine of a rank. */
+static inline int ddp_node_of(const struct ddp_job *job, int rank)
+{
+    int node = 0;
+    while (job->starts[node + 1] <= rank)
+        node++;
+    return node;
+}
 
 /* Wakes the launcher, which carries what is new on the board to the other nodes.
  * Async-signal-safe. */

@@ -268,6 +268,6 @@ enum ddp_status ddp_job_get_address(ddp_job *job, int rank,
         return ddp_fail(DDP_ERR_MISMATCH,
                         "the address of rank %d, on node %d, has arrived damaged: is the memory or "
                         "the network of a node broken?",
-                        rank, rank / job->board.shape.workers);
+                        rank, ddp_node_of(job, rank));
     return DDP_OK;
 }

@@ -8,6 +8,7 @@
 
 #include "comm/comm.h"
 #include "core/memory.h"
+#include "job/job.h"
 #include "mode/lanes.h"
 #include "mode/share.h"
 
@@ -53,9 +54,10 @@ static bool is_packed(const struct ddp_mode_setup *setup, const struct ddp_mode_
     return is_zero(setup, place) && (!is_shared(setup, place) || place->nodes > 1);
 }
 
-static int node_workers(const struct ddp_mode_place *place)
+/* The first worker on a machine. */
+static int start_of(const struct ddp_mode_place *place, int node)
 {
-    return place->workers / place->nodes;
+    return place->starts ? place->starts[node] : node * (place->workers / place->nodes);
 }
 
 /* What all workers hold once, for one of them. */
@@ -153,7 +155,7 @@ static void add_arrays(const struct ddp_mode_setup *setup, const struct ddp_mode
     const size_t flat = flat_bytes(setup), partials = flat * (size_t)room.partials;
     if (setup->local.every > 1) /* the worker's own beside the average, and the outer anchor */
         memory->weights += (setup->local.outer ? 2 : 1) * flat;
-    memory->weights += is_shared(setup, place) ? part_of(weights_bytes(setup), node_workers(place))
+    memory->weights += is_shared(setup, place) ? part_of(weights_bytes(setup), place->node_workers)
                                                : weights_bytes(setup);
     memory->gradients += flat * (size_t)room.roots + (place->host_memory ? partials : 0);
     memory->locked += place->host_memory ? 0 : partials;
@@ -255,11 +257,13 @@ static enum ddp_status add_stage(const struct ddp_mode_setup *setup,
         alone.kind = DDP_MODE_DDP; /* as its replicas are to each other */
         alone.workers = units_of(setup, place);
         alone.nodes = 1;
+        alone.node_workers = alone.workers;
+        alone.starts = NULL;
         part.whole = setup->graph;
         part.graph = pieces[count - 1].graph;
         part.tail_graph = pieces[count - 1].tail_graph;
         part.early = count > 1 ? pieces[0].graph : NULL;
-        add_frozen(&part, place, place->workers > 1 ? node_workers(place) : setup->stages, memory);
+        add_frozen(&part, place, place->workers > 1 ? place->node_workers : setup->stages, memory);
         status = add_stage_arrays(&part, &alone, &stages, pieces, count, number, memory);
     }
     for (int i = 0; status == DDP_OK && i < count; i++)
@@ -286,7 +290,7 @@ enum ddp_status ddp_mode_plan_memory(const struct ddp_mode_setup *setup,
         return status;
     }
     add_arrays(setup, place, lanes_room(setup, place), memory);
-    add_frozen(setup, place, node_workers(place), memory);
+    add_frozen(setup, place, place->node_workers, memory);
     memory->inputs += inputs_bytes(setup, place, false);
     status = add_arenas(setup, DDP_MODE_WORKER_PARTS, &memory->activations);
     return status == DDP_OK ? add_optimizer(setup, place, &memory->optimizer) : status;
@@ -301,6 +305,8 @@ static enum ddp_status pipeline_memory(const ddp_mode *mode, struct ddp_mode_mem
         .kind = DDP_MODE_PIPELINE,
         .workers = ddp_comm_size(pipeline->world),
         .nodes = ddp_job_node_count(mode->setup.job),
+        .node_workers = ddp_job_node_size(mode->setup.job),
+        .starts = ddp_job_node_starts(mode->setup.job),
         .host_memory = ddp_device_host_memory(mode->replicas->device),
     };
     enum ddp_status status = DDP_OK;
@@ -320,6 +326,8 @@ enum ddp_status ddp_mode_memory(const ddp_mode *mode, struct ddp_mode_memory *me
         .kind = dp ? DDP_MODE_DP : DDP_MODE_DDP,
         .workers = dp ? 1 : ddp_comm_size(mode->setup.comm),
         .nodes = ddp_job_node_count(mode->setup.job),
+        .node_workers = ddp_job_node_size(mode->setup.job),
+        .starts = ddp_job_node_starts(mode->setup.job),
         .host_memory = ddp_device_host_memory(mode->replicas->device),
     };
     return ddp_mode_plan_memory(&mode->setup, &place, -1, memory);
@@ -343,32 +351,36 @@ static double arrays_of(const struct ddp_mode_setup *setup, const struct ddp_mod
 
 /* Sums that a machine sends of each element: those of the largest subtrees in the lanes of its
  * workers, or where each brings one array, in its workers. */
-static int node_sums(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place)
+static int node_sums(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place,
+                     int node)
 {
-    const int own = node_workers(place), workers = place->workers;
-    const bool one = one_array(setup, place);
-    const int64_t lanes = one ? workers : setup->run.lanes;
-    int most = 1, ends[DDP_REDUCE_ROOTS];
-    for (int n = 0; n < place->nodes; n++) {
-        const int64_t first = ddp_lanes_run_of(lanes, lanes, workers, n * own).first;
-        const int64_t end = ddp_lanes_run_of(lanes, lanes, workers, (n + 1) * own - 1).end;
-        const int here = ddp_reduce_run_roots(0, (int)lanes, (int)first, (int)end, ends);
-        most = here > most ? here : most;
-    }
-    return most;
+    const int workers = place->workers, last = start_of(place, node + 1) - 1;
+    const int64_t lanes = one_array(setup, place) ? workers : setup->run.lanes;
+    const int64_t first = ddp_lanes_run_of(lanes, lanes, workers, start_of(place, node)).first;
+    const int64_t end = ddp_lanes_run_of(lanes, lanes, workers, last).end;
+    int ends[DDP_REDUCE_ROOTS];
+    return ddp_reduce_run_roots(0, (int)lanes, (int)first, (int)end, ends);
 }
 
 /* Two levels on the host: each machine sends the others its sums of their parts, then what all need
- * of its own. NCCL adds up in the tree over all ranks: so does each of its workers. */
+ * of its own. NCCL adds up in the tree over all ranks: so does each of its workers. Of the machine
+ * that sends most. */
 static double between_nodes(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place)
 {
-    const double share = (place->nodes - 1) / (double)place->nodes,
-                 flat = (double)flat_bytes(setup);
+    const double flat = (double)flat_bytes(setup), others = place->nodes - 1;
     const double back = is_zero(setup, place) ? collected_bytes(setup, place) : flat;
-    if (place->host_memory)
-        return share * (node_sums(setup, place) * flat + back);
-    return share * (place->fast ? 1 : node_workers(place)) *
-           (arrays_of(setup, place) * flat + back);
+    const double each = arrays_of(setup, place) * flat + back;
+    double most = 0;
+    for (int n = 0; n < place->nodes; n++) {
+        const double here = start_of(place, n + 1) - start_of(place, n);
+        const double share = here / place->workers;
+        const double bytes =
+            place->host_memory
+                ? (1 - share) * node_sums(setup, place, n) * flat + share * others * back
+                : (place->fast ? others / place->nodes : here * (1 - share)) * each;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
 }
 
 /* How many arrays are added up over the workers in a step, on average: with local steps weights in

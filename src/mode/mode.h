@@ -114,10 +114,12 @@ static inline double ddp_mode_memory_total(const struct ddp_mode_memory *memory)
 /* What a mode runs on, as far as its memory depends on it. */
 struct ddp_mode_place {
     enum ddp_mode_kind kind;
-    int workers;      /* of DDP and pipeline; else 1 */
-    int nodes;        /* machines that these are on, with equally many on each */
-    bool fast;        /* GPUs add up in NCCL's order */
-    bool host_memory; /* devices compute in the host's memory */
+    int workers;       /* of DDP and pipeline; else 1 */
+    int nodes;         /* machines that these are on */
+    int node_workers;  /* of this machine */
+    const int *starts; /* (nodes + 1): the first on each, and all; NULL: equally many on each */
+    bool fast;         /* GPUs add up in NCCL's order */
+    bool host_memory;  /* devices compute in the host's memory */
 };
 
 /* Bytes that one optimizer step moves between workers, or between replicas. */

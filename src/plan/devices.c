@@ -91,23 +91,23 @@ static enum ddp_status plan_threads(struct ddp_train_plan *plan,
 }
 
 static enum ddp_status plan_ddp(struct ddp_train_plan *plan,
-                                const struct ddp_train_options *options, int local_rank)
+                                const struct ddp_train_options *options, const ddp_job *job)
 {
     const int given = options->device_count, count = plan->device.count;
-    const int workers = ddp_train_plan_node_workers(plan); /* that have these devices */
+    const int workers = plan->node_workers; /* that have these devices */
     if (given > 0 && given != workers)
         return ddp_fail(DDP_ERR_INVALID, "--devices names %d device%s for %d worker%s%s", given,
                         given == 1 ? "" : "s", workers, workers == 1 ? "" : "s",
-                        plan->nodes > 1 ? " on each node" : "");
+                        plan->nodes > 1 ? " on this node" : "");
     if (given > 0)
-        plan->devices[0] = (int)options->devices[plan->rank % workers];
+        plan->devices[0] = (int)options->devices[ddp_job_node_rank(job)];
     else if (is_gpu(plan) && count > 1 && workers > count)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
                         "%d workers, and only %d GPUs are visible: start fewer with ddprun "
                         "--nproc %d, or let them share the GPUs with ddprun --oversubscribe",
                         workers, count, count);
     else /* a worker that sees one device was given it, by ddprun or by a wrapper script */
-        plan->devices[0] = count == 1 ? 0 : local_rank;
+        plan->devices[0] = count == 1 ? 0 : ddp_job_local_rank(job);
     return DDP_OK;
 }
 
@@ -130,9 +130,9 @@ enum ddp_status ddp_train_plan_devices(struct ddp_train_plan *plan,
     case DDP_MODE_DP:
         return plan_threads(plan, options, "replicas");
     case DDP_MODE_DDP:
-        return plan_ddp(plan, options, ddp_job_local_rank(job));
+        return plan_ddp(plan, options, job);
     case DDP_MODE_PIPELINE:
-        return plan->world_size > 1 ? plan_ddp(plan, options, ddp_job_local_rank(job))
+        return plan->world_size > 1 ? plan_ddp(plan, options, job)
                                     : plan_threads(plan, options, "stages");
     case DDP_MODE_ACCUM:
         break;

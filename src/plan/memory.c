@@ -36,7 +36,7 @@ static int processes_of(const struct ddp_train_plan *plan)
 /* ... on one machine. */
 static int node_processes_of(const struct ddp_train_plan *plan)
 {
-    return plan->mode == DDP_MODE_DP ? 1 : ddp_train_plan_node_workers(plan);
+    return plan->mode == DDP_MODE_DP ? 1 : plan->node_workers;
 }
 
 static void set_mode_parts(double parts[], const struct ddp_mode_memory *memory, double times)
@@ -74,6 +74,8 @@ static struct ddp_mode_place place_of(const struct ddp_train_plan *plan,
         .kind = plan->mode,
         .workers = processes_of(plan),
         .nodes = plan->nodes,
+        .node_workers = plan->node_workers,
+        .starts = plan->starts,
         .fast = setup->fast,
         .host_memory = plan->device.host_memory,
     };

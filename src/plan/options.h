@@ -171,9 +171,12 @@ struct ddp_train_plan {
     const struct ddp_model *model;
     enum ddp_mode_kind mode;
     int rank, world_size;
-    int nodes;    /* machines, with as many workers each, in the order of the ranks */
-    int replicas; /* of DataParallel; else 1 */
-    int stages;   /* of a pipeline, else 1: each a worker, or a thread where there is one worker */
+    int nodes;         /* machines, in the order of the ranks */
+    int node_workers;  /* of this machine */
+    const int *starts; /* (nodes + 1): the first rank of each machine, and the number of all; the
+                          job's. NULL: equally many on each */
+    int replicas;      /* of DataParallel; else 1 */
+    int stages; /* of a pipeline, else 1: each a worker, or a thread where there is one worker */
     int cuts[DDP_STAGES_MAX]; /* stages - 1 operations at which they begin */
     struct ddp_device_kind device;
     int devices[DDP_TRAIN_DEVICES]; /* of this worker, or of each replica or stage in it */
@@ -230,12 +233,6 @@ static inline int ddp_train_plan_stage_workers(const struct ddp_train_plan *plan
 static inline int ddp_train_plan_local_devices(const struct ddp_train_plan *plan)
 {
     return plan->world_size > 1 ? 1 : plan->replicas * plan->stages;
-}
-
-/* Workers on each machine. */
-static inline int ddp_train_plan_node_workers(const struct ddp_train_plan *plan)
-{
-    return plan->world_size / plan->nodes;
 }
 
 /* " on 2 nodes"; nothing for one. */

@@ -111,12 +111,11 @@ static enum ddp_status choose_mode(struct ddp_train_plan *plan,
                         "use --mode ddp, or ddprun --nproc 1%s",
                         ddp_mode_names[plan->mode], plan->world_size,
                         ddp_train_show_nodes(plan, nodes), plan->nodes > 1 ? " --nnodes 1" : "");
-    const int on_node = ddp_train_plan_node_workers(plan);
-    if (parallel && on_node > DDP_REDUCE_MAX)
+    if (parallel && plan->node_workers > DDP_REDUCE_MAX)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
                         "--mode %s supports at most %d workers on one machine, ddprun started %d: "
                         "give ddprun a lower --nproc",
-                        ddp_mode_names[plan->mode], DDP_REDUCE_MAX, on_node);
+                        ddp_mode_names[plan->mode], DDP_REDUCE_MAX, plan->node_workers);
     if (check_scopes(plan, options) != DDP_OK)
         return DDP_ERR_INVALID;
     enum ddp_status status = ddp_train_plan_stages(plan, options);
@@ -285,6 +284,8 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
         .rank = ddp_job_rank(job),
         .world_size = ddp_job_world_size(job),
         .nodes = ddp_job_node_count(job),
+        .node_workers = ddp_job_node_size(job),
+        .starts = ddp_job_node_starts(job),
         .stages = 1,
         .batch_size = options->batch_size,
         .local_shards = options->acc_steps,

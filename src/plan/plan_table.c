@@ -37,8 +37,12 @@ static struct ddp_train_plan plan_of(const struct ddp_planned *planned, const st
         plan.stages = row->units;
         memcpy(plan.cuts, row->cuts, sizeof plan.cuts);
     }
-    if (plan.world_size % plan.nodes != 0)
-        plan.nodes = 1;
+    if (plan.world_size != planned->plan.world_size) {
+        plan.starts = NULL;
+        if (plan.world_size % plan.nodes != 0)
+            plan.nodes = 1;
+        plan.node_workers = plan.world_size / plan.nodes;
+    }
     plan.replicas = dp ? row->units : 1;
     plan.gpu_workers = 1;
     for (int r = 0; r < row->units; r++)

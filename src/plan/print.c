@@ -268,7 +268,8 @@ static void print_traffic(const struct ddp_planned *planned, const struct ddp_mo
     if (dp && traffic->scattered > 0)
         fprintf(out, ", samples and outputs %s", ddp_text_bytes(traffic->scattered, text[3]));
     if (traffic->between > 0)
-        fprintf(out, "; each node sends %s to others", ddp_text_bytes(traffic->between, text[3]));
+        fprintf(out, "; each node sends up to %s to others",
+                ddp_text_bytes(traffic->between, text[3]));
     fputc('\n', out);
     ddp_terminal_end(&line);
 }

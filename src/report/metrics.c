@@ -59,7 +59,7 @@ static bool recorded(const ddp_train_metrics *metrics, int64_t step)
 static enum ddp_status name_trace(const struct ddp_train_facts *facts, char **path)
 {
     const char *name = facts->options.trace, *slash = strrchr(name, '/'), *dot = strrchr(name, '.');
-    const int node = facts->rank / (facts->world_size / facts->nodes);
+    const int node = facts->node;
     struct stat status;
     const bool special = stat(name, &status) == 0 && !S_ISREG(status.st_mode);
     const char *base = slash ? slash + 1 : name;
@@ -84,7 +84,7 @@ static enum ddp_status make_directory(const char *path)
 static enum ddp_status open_trace(ddp_train_metrics *metrics)
 {
     const struct ddp_train_facts *facts = &metrics->facts;
-    const bool first = facts->rank % (facts->world_size / facts->nodes) == 0;
+    const bool first = facts->node_rank == 0;
     char *path = NULL;
     if (!facts->options.trace)
         return DDP_OK;

@@ -28,8 +28,8 @@ struct ddp_train_facts {
     const ddp_graph *graph;
     enum ddp_mode_kind mode;
     int rank, world_size, replicas, threads;
-    int stages; /* of a pipeline; else 1 */
-    int nodes;  /* machines, with as many workers each, in the order of the ranks */
+    int stages;                 /* of a pipeline; else 1 */
+    int node, nodes, node_rank; /* the machine, of how many; the worker's number on it */
     int64_t batch_size, tail_rows, global_shards; /* as of struct ddp_train_plan */
     int64_t steps_per_epoch, total_steps;
     int64_t evaluation_steps; /* from one evaluation to the next */

@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "core/trace.h"
+#include "job/job.h"
 #include "train/best.h"
 #include "plan/weights.h"
 #include "train/hooks.h"
@@ -37,7 +38,9 @@ enum ddp_status ddp_run_begin(struct ddp_run *run)
         .mode = plan->mode,
         .rank = plan->rank,
         .world_size = plan->world_size,
+        .node = ddp_job_node(run->job),
         .nodes = plan->nodes,
+        .node_rank = ddp_job_node_rank(run->job),
         .replicas = plan->replicas,
         .stages = plan->stages,
         .threads = plan->threads,

@@ -37,9 +37,8 @@ const char *ddp_run_where(const struct ddp_run *run, int rank, char text[DDP_TRA
 {
     text[0] = '\0';
     if (run->planned.plan.nodes > 1)
-        snprintf(text, DDP_TRAIN_WHERE, " on node %d (%.*s)",
-                 rank / ddp_train_plan_node_workers(&run->planned.plan), DDP_TRAIN_HOST,
-                 run->hosts + (size_t)rank * DDP_TRAIN_HOST);
+        snprintf(text, DDP_TRAIN_WHERE, " on node %d (%.*s)", ddp_job_node_of(run->job, rank),
+                 DDP_TRAIN_HOST, run->hosts + (size_t)rank * DDP_TRAIN_HOST);
     return text;
 }
 
@@ -144,7 +143,7 @@ static void tell(const struct ddp_run *run, const struct traits *traits, const i
         rank++;
     const char *name = traits->names[differs[rank]];
     const bool option = traits->options[differs[rank]];
-    const bool nodes = rank >= ddp_train_plan_node_workers(&run->planned.plan); /* not of one */
+    const bool nodes = rank >= ddp_job_node_starts(run->job)[1]; /* not of one */
     if (nodes)
         ddp_run_where(run, 0, here);
     if (nodes)

@@ -21,12 +21,12 @@ trainings = []
 class Members(nodes.Nodes):
     """A job, whose nodes are started one by one. Each has a cable of its own to node 0, as far as ddpruns go."""
 
-    def __init__(self, case, workers, command):
-        self.case, self.did, self.workers = case, [], workers
+    def __init__(self, case, sizes, command):
+        self.case, self.did, self.sizes = case, [], sizes
         self.proxy, self.nodes = None, []
         self.port = 12000 + (os.getpid() * 127 + case.index) % 8000  # no other lane's, nor what the kernel gives away
-        self.command = ["--nnodes", f"1:{MOST}", "--master-addr", "127.0.0.1", "-n", str(workers), "--oversubscribe", "--grace", "3",
-                        "--node-timeout", "10", "--max-restarts", str(FAILURES), *command]
+        self.command = ["--nnodes", f"1:{MOST}", "--master-addr", "127.0.0.1", "--oversubscribe", "--grace", "3", "--node-timeout", "10",
+                        "--max-restarts", str(FAILURES), *command]
         self.env = dict(case.env, DDPRUN_KEY=nodes.KEY, DDP_PLUGIN_PATH=os.path.join(chaos.BUILD, ".libs"))
         self.add()
 
@@ -34,10 +34,11 @@ class Members(nodes.Nodes):
         number = len(self.nodes)
         cable = nodes.Proxy(self.port, "none", self.case.random) if number > 0 else None
         where = ["--master-port", str(cable.port)] if cable else ["--node-rank", "0", "--master-port", str(self.port)]
-        node = nodes.Node(self.case, number, [chaos.DDPRUN, *where, *self.command], (), self.env)
+        workers = self.case.random.choice(self.sizes)
+        node = nodes.Node(self.case, number, [chaos.DDPRUN, *where, "-n", str(workers), *self.command], (), self.env)
         node.cable, node.lost = cable, False
         self.nodes.append(node)
-        self.say(f"node {number} comes")
+        self.say(f"node {number} comes with {workers}")
 
     def finish(self, seconds=END_SECONDS):
         super().finish(seconds)
@@ -96,7 +97,8 @@ def work(case):
     more = draw.choice([[], [], ["--copy-every", "1"], ["--copy-every", "20"]])
     if draw.random() < 0.3:
         more = [*more, "--checkpoint", case.path("checkpoints"), "--checkpoint-every", "40"]
-    job = Members(case, training.workers, [chaos.TRAINER, *training.options, "--save", saved, "--log", log, *more])
+    sizes = [2] if "pipeline" in training.name else [1, 1, 2]  # together at most as many as lanes
+    job = Members(case, sizes, [chaos.TRAINER, *training.options, "--save", saved, "--log", log, *more])
     for _ in range(draw.randint(0, 2)):
         job.add()
     for _ in range(draw.randint(2, 6)):

@@ -19,15 +19,20 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static const struct {
-    int nodes, per_node;
-} shapes[] = {{2, 1}, {4, 1}, {2, 2}, {3, 1}, {3, 2}, {2, 3}, {3, 3}};
+/* Machines of so many ranks each. */
+static const int shapes[][4] = {{1, 1},    {1, 1, 1, 1}, {2, 2}, {3, 1},    {2, 2, 2},
+                                {1, 3, 2}, {3, 3},       {1, 4}, {3, 3, 3}, {1, 1, 3, 1}};
 enum { SHAPES = sizeof shapes / sizeof shapes[0], FEW_SHAPES = 5 };
 
 static void run_shape(int shape, ranks_body *body)
 {
-    run_nodes(shapes[shape].nodes, shapes[shape].per_node, body, -1);
+    int starts[5] = {0}, nodes = 0;
+    for (; nodes < 4 && shapes[shape][nodes]; nodes++)
+        starts[nodes + 1] = starts[nodes] + shapes[shape][nodes];
+    run_starts(nodes, starts, body, -1);
 }
+
+static const int uneven[] = {0, 3, 4};
 
 START_TEST(collectives)
 {
@@ -97,7 +102,10 @@ START_TEST(large)
 {
     large_sum = ranks_expect(2 * (1 + _i), LARGE, DDP_F32, DDP_SUM);
     large_memory = 2 * _i;
-    run_nodes(2, 1 + _i, large_body, -1);
+    if (_i == 0)
+        run_nodes(2, 1, large_body, -1);
+    else
+        run_starts(2, uneven, large_body, -1);
     free(large_sum);
 }
 END_TEST
@@ -156,7 +164,7 @@ static void shared_body(ddp_comm *comm, ddp_job *job)
     shared[ddp_job_node_rank(job)] = -1 - rank; /* of this machine alone */
     NEED(ddp_comm_barrier(comm) == DDP_OK);
     for (int r = 0; r < ddp_job_node_size(job); r++)
-        NEED(shared[r] == -1 - (ddp_job_node(job) * ddp_job_node_size(job) + r));
+        NEED(shared[r] == -1 - (rank - ddp_job_node_rank(job) + r));
     NEED(ddp_comm_free(comm, shared) == DDP_ERR_INVALID);
 }
 
@@ -164,7 +172,7 @@ START_TEST(shared)
 {
     run_nodes(2, 1, shared_body, -1);
     run_nodes(2, 2, shared_body, -1);
-    run_nodes(3, 2, shared_body, -1);
+    run_starts(2, uneven, shared_body, -1);
 }
 END_TEST
 
@@ -174,7 +182,7 @@ START_TEST(mismatch)
 {
     run_nodes(3, 1, mismatch_rows[_i], -1);
     run_nodes(2, 2, mismatch_rows[_i], -1);
-    run_nodes(3, 2, mismatch_rows[_i], -1);
+    run_starts(2, uneven, mismatch_rows[_i], -1);
 }
 END_TEST
 
@@ -530,6 +538,8 @@ static void run_grid(int grid, ranks_body *body, int dies)
 START_TEST(groups)
 {
     run_grid(_i, row_groups, -1);
+    if (_i < GROUPS_GRIDS - 1)
+        run_grid(_i, row_groups_killed, 1);
 }
 END_TEST
 
@@ -537,23 +547,16 @@ START_TEST(groups_more)
 {
     run_grid(0, row_groups_named, -1);
     run_grid(1, row_groups_named, -1);
-    run_nodes_alone(2, 3, row_groups_uneven, -1);
+    groups_stages = 2; /* some of which lie on one machine, others do not */
+    run_starts(2, uneven, row_groups, -1);
+    run_nodes(2, 3, row_groups, -1);
+    groups_stages = 3;
+    run_starts(2, (const int[]){0, 1, 6}, row_groups, -1);
     groups_stages = 2;
     run_nodes_alone(2, 2, row_groups_beside, -1);
     run_nodes_alone(4, 1, row_groups_beside, -1);
-}
-END_TEST
-
-START_TEST(groups_killed)
-{
-    run_grid(_i, row_groups_killed, 1);
-}
-END_TEST
-
-START_TEST(groups_differ)
-{
-    run_nodes_alone(2, 2, groups_differ_rows[_i], -1);
-    run_nodes_alone(4, 1, groups_differ_rows[_i], -1);
+    for (int i = 0; i < 2 * GROUPS_DIFFER_ROWS; i++)
+        run_nodes_alone(i % 2 ? 4 : 2, i % 2 ? 1 : 2, groups_differ_rows[i / 2], -1);
 }
 END_TEST
 
@@ -593,7 +596,5 @@ Suite *test_suite(void)
     tc = test_case(suite, "groups", 120);
     tcase_add_loop_test(tc, groups, 0, GROUPS_GRIDS);
     tcase_add_test(tc, groups_more);
-    tcase_add_loop_test(tc, groups_killed, 0, GROUPS_GRIDS - 1);
-    tcase_add_loop_test(tc, groups_differ, 0, GROUPS_DIFFER_ROWS);
     return suite;
 }

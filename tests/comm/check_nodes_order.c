@@ -40,7 +40,7 @@ static void check_cut(const struct nodes_order *order)
     const struct ddp_comm_roots *roots = order->roots;
     int begin = 0;
     for (int m = 0; m < order->nodes; m++) {
-        const int last = roots->first[(m + 1) * order->node_size] - 1;
+        const int last = roots->first[order->starts[m + 1]] - 1;
         int ends[DDP_REDUCE_ROOTS];
         const int count = nodes_order_ends(order, m, ends), leaves = roots->end[last] - begin;
         int log2 = 0;
@@ -69,17 +69,17 @@ static void make_roots(struct ddp_comm_roots *roots, int *first, int *end, int r
 }
 
 /* From the sums of the ranks, of `leaves` leaves together, to the sum of all. */
-static void check_bits(int nodes, int node_size, int leaves)
+static void check_bits(int nodes, const int *starts, int leaves)
 {
     int first[MOST + 1], end[MOST];
     struct ddp_comm_roots roots;
-    const struct nodes_order order = {.roots = &roots, .nodes = nodes, .node_size = node_size};
+    const struct nodes_order order = {.roots = &roots, .nodes = nodes, .starts = starts};
     const void *sources[MOST], *partials[MOST];
     int count = 0;
     for (int l = 0; l < leaves; l++)
         sources[l] = values[l];
     reduce(leaves, sources, expected);
-    make_roots(&roots, first, end, nodes * node_size, leaves);
+    make_roots(&roots, first, end, starts[nodes], leaves);
     check_cut(&order);
     for (int i = 0; i < roots.count; i++) {
         const int begin = i ? end[i - 1] : 0;
@@ -87,7 +87,7 @@ static void check_bits(int nodes, int node_size, int leaves)
     }
     for (int m = 0; m < nodes; m++) {
         const void *of_node[MOST];
-        const int root = first[m * node_size];
+        const int root = first[starts[m]];
         for (int i = 0; i < nodes_order_sources(&order, m); i++)
             of_node[i] = own[root + i];
         ck_assert_int_eq(nodes_order_add(&order, m, of_node, sums[count], COUNT, DDP_F32, DDP_SUM),
@@ -106,10 +106,22 @@ static void check_bits(int nodes, int node_size, int leaves)
 /* Each rank a leaf, and with several. */
 START_TEST(bits)
 {
-    const int nodes = _i / 8 + 1, node_size = _i % 8 + 1, size = nodes * node_size;
+    const int nodes = _i / 8 + 1;
+    int starts[9] = {0};
     fill(MOST);
-    for (int leaves = size; leaves <= MOST; leaves += 1 + leaves / 3)
-        check_bits(nodes, node_size, leaves);
+    for (int n = 0; n < nodes; n++)
+        starts[n + 1] = starts[n] + _i % 8 + 1;
+    for (int leaves = starts[nodes]; leaves <= MOST; leaves += 1 + leaves / 3)
+        check_bits(nodes, starts, leaves);
+}
+END_TEST
+
+START_TEST(unequal)
+{
+    static const int starts[][4] = {{0, 3, 4, 4}, {0, 1, 4, 5}, {0, 5, 6, 9}, {0, 2, 9, 10}};
+    fill(MOST);
+    for (int leaves = starts[_i][3]; leaves <= MOST; leaves += 1 + leaves / 3)
+        check_bits(_i == 0 ? 2 : 3, starts[_i], leaves);
 }
 END_TEST
 
@@ -121,9 +133,12 @@ START_TEST(many)
     static int first[SIZE + 1], end[SIZE];
     static const void *partials[SIZE];
     struct ddp_comm_roots roots;
-    const struct nodes_order order = {.roots = &roots, .nodes = NODES, .node_size = 3};
+    static int starts[NODES + 1];
+    const struct nodes_order order = {.roots = &roots, .nodes = NODES, .starts = starts};
     int32_t sum = 0;
     int count = 0;
+    for (int m = 0; m <= NODES; m++)
+        starts[m] = 3 * m;
     make_roots(&roots, first, end, SIZE, SIZE);
     check_cut(&order);
     for (int m = 0, begin = 0; m < NODES; m++) {
@@ -144,6 +159,7 @@ Suite *test_suite(void)
     Suite *suite = suite_create("nodes_order");
     TCase *tc = test_case(suite, "nodes_order", 60);
     tcase_add_loop_test(tc, bits, 0, 64);
+    tcase_add_loop_test(tc, unequal, 0, 4);
     tcase_add_test(tc, many);
     return suite;
 }

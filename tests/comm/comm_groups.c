@@ -317,19 +317,6 @@ void row_groups_arguments(ddp_comm *comm, ddp_job *job)
     close_groups(&g);
 }
 
-void row_groups_uneven(ddp_comm *comm, ddp_job *job)
-{
-    const int rank = ddp_job_rank(job);
-    char text[300] = "";
-    (void)comm;
-    ddp_log_hold(text, sizeof text);
-    need_refused(job, rank / 2 * 2, 1, 2, DDP_ERR_UNSUPPORTED);
-    ddp_log_hold(NULL, 0);
-    NEED(strcmp(text, "groups of 2 ranks, 1 apart, lie unevenly on machines of 3 workers: 1 and 2 "
-                      "must divide 3 or be multiples of it") == 0);
-    need_refused(job, rank % 2, 2, 3, DDP_ERR_UNSUPPORTED);
-}
-
 /* --- failures --- */
 
 /* One dies, and all end, whatever they wait for. */

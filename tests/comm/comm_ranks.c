@@ -98,10 +98,11 @@ static void child(int rank, const struct machine *on, ranks_body *run)
     _exit(0);
 }
 
-static void machine_make(struct machine *machine, const struct ddp_board_shape *shape)
+static void machine_make(struct machine *machine, const int *starts, int node, int nodes)
 {
     memset(machine, 0, sizeof *machine);
-    ck_assert_int_eq(ddp_board_create(&machine->board, &machine->board_fd, shape), DDP_OK);
+    ck_assert_int_eq(ddp_board_create(&machine->board, &machine->board_fd, starts, node, nodes),
+                     DDP_OK);
     ck_assert_int_eq(ddp_board_create_heap(&machine->board, &machine->heap_fd), DDP_OK);
     ck_assert_int_eq(ddp_bell_create(&machine->bell), DDP_OK);
 }
@@ -148,19 +149,20 @@ static bool any_aborted(const struct machine *machines)
 
 bool ranks_untold;
 
-void run_nodes(int nodes, int per_node, ranks_body *body, int dies)
+void run_starts(int nodes, const int *starts, ranks_body *body, int dies)
 {
-    const int size = nodes * per_node;
+    const int size = starts[nodes];
     struct machine machines[16];
     pid_t pids[64];
     ck_assert(nodes <= 16 && size <= 64);
     for (int n = 0; n < nodes; n++)
-        machine_make(&machines[n], &(struct ddp_board_shape){per_node, n, nodes});
-    for (int r = 0; r < size; r++) {
+        machine_make(&machines[n], starts, n, nodes);
+    for (int r = 0, n = 0; r < size; r++) {
+        n += r == starts[n + 1];
         pids[r] = fork();
         ck_assert_int_ge(pids[r], 0);
         if (pids[r] == 0)
-            child(r, &machines[r / per_node], body);
+            child(r, &machines[n], body);
     }
     int bad = 0;
     for (int left = size; left > 0;) {
@@ -190,6 +192,15 @@ void run_nodes(int nodes, int per_node, ranks_body *body, int dies)
     ck_assert_int_eq(bad, 0);
 }
 
+void run_nodes(int nodes, int per_node, ranks_body *body, int dies)
+{
+    int starts[17];
+    ck_assert(nodes <= 16);
+    for (int n = 0; n <= nodes; n++)
+        starts[n] = n * per_node;
+    run_starts(nodes, starts, body, dies);
+}
+
 void run_ranks(int size, ranks_body *body, int dies)
 {
     run_nodes(1, size, body, dies);
@@ -199,6 +210,13 @@ void run_nodes_alone(int nodes, int workers, ranks_body *body, int dies)
 {
     without_comm = true;
     run_nodes(nodes, workers, body, dies);
+    without_comm = false;
+}
+
+void run_starts_alone(int nodes, const int *starts, ranks_body *body, int dies)
+{
+    without_comm = true;
+    run_starts(nodes, starts, body, dies);
     without_comm = false;
 }
 

@@ -44,9 +44,13 @@ void run_ranks(int size, ranks_body *body, int dies);
 extern bool ranks_untold;
 void run_nodes(int nodes, int per_node, ranks_body *body, int dies);
 
+/* starts: (nodes + 1) the first rank of each machine, and the number of all. */
+void run_starts(int nodes, const int *starts, ranks_body *body, int dies);
+
 /* The same without a communicator: comm is NULL, and may be made by ranks_join(). */
 void run_ranks_alone(int size, ranks_body *body, int dies);
 void run_nodes_alone(int nodes, int per_node, ranks_body *body, int dies);
+void run_starts_alone(int nodes, const int *starts, ranks_body *body, int dies);
 enum ddp_status ranks_join(ddp_comm **comm, ddp_job *job);
 enum ddp_status ranks_join_group(ddp_comm **comm, ddp_job *job, int first, int stride, int size);
 
@@ -82,7 +86,7 @@ extern ranks_body *const channel_mismatch_rows[CHANNEL_MISMATCH_ROWS]; /* on 3 r
 extern ranks_body *const channel_timeout_rows[2];                      /* on 2 ranks */
 extern ranks_body *const channel_killed_rows[2]; /* on 2 ranks or more, of which 1 dies */
 
-/* --- comm_groups.c: stages of replicas; arguments, uneven and differ have no comm --- */
+/* --- comm_groups.c: stages of replicas; arguments and differ have no comm --- */
 
 extern int groups_stages; /* the ranks are replicas of so many */
 ranks_body row_groups;
@@ -90,7 +94,6 @@ ranks_body row_groups_beside;    /* on 2 replicas of 2 stages */
 ranks_body row_groups_named;     /* on 2 replicas of 2 stages or more */
 ranks_body row_groups_arguments; /* on 4 ranks of one machine */
 ranks_body row_groups_killed;    /* rank 1 of 4 or more dies */
-ranks_body row_groups_uneven;    /* on 2 machines of 3 ranks */
 /* Machines, and replicas that lie in them, over them, and over several of them whole. */
 extern const struct groups_grid {
     int nodes, per_node, stages;

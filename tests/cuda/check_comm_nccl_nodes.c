@@ -188,11 +188,18 @@ START_TEST(groups)
 }
 END_TEST
 
+/* Some groups lie on one machine, others do not. */
+START_TEST(uneven_groups)
+{
+    groups_stages = 2;
+    run_starts(2, (const int[]){0, 3, 4}, row_groups, -1);
+}
+END_TEST
+
 START_TEST(groups_fail)
 {
     choose_streams(_i);
     run_grid(_i, row_groups_killed, 1);
-    run_nodes_alone(2, 3, row_groups_uneven, -1);
 }
 END_TEST
 
@@ -247,6 +254,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, killed, 0, SHAPES);
     tcase_add_test(tc, never_comes);
     tcase_add_loop_test(tc, groups, 0, GROUPS_GRIDS);
+    tcase_add_test(tc, uneven_groups);
     tcase_add_loop_test(tc, groups_fail, 0, 2);
     tcase_add_loop_test(tc, groups_differ, 0, GROUPS_DIFFER_ROWS);
     tc = test_case(suite, "one machine", 120);

@@ -17,8 +17,10 @@ for model in "$mlp" "$gpt2"; do
     same "1 worker" "$trainer" $model $few
     same "2 x 2" nodes 2 2 $share "$trainer" $model $few --bucket-mb 0.05 --zero 1
     same "3 x 1" nodes 3 1 "$trainer" $model $few --zero 1
+    same "3 + 1" nodes 2 3,1 $share "$trainer" $model $few --zero 1
     same "4 x 1, replicas" nodes 4 1 "$trainer" $model $few --zero 0
     same "2 x 2, 2 stages" nodes 2 2 $share "$trainer" $model $few --stages 2
+    same "3 + 1, 2 stages" nodes 2 3,1 $share "$trainer" $model $few --stages 2
     same "4 x 1, 2 stages" nodes 4 1 "$trainer" $model $few --stages 2
 done
 same "2 x 1, GPUs named" nodes 2 1 "$trainer" $model $few --devices 0
@@ -27,7 +29,7 @@ same "2 x 2 on one GPU each" nodes 2 2 env -u NCCL_HOSTID "$trainer" $model $few
 same "2 x 2 --oversubscribe" nodes 2 2 --oversubscribe "$trainer" $model $few
 [ $simulated = no ] || gpus 4
 ends "as many names as workers of a node" 2 2 2 $share "$trainer" $mlp $few --devices 0
-said "as many names as workers of a node" '--devices names 1 device for 2 workers on each node'
+said "as many names as workers of a node" '--devices names 1 device for 2 workers on this node'
 
 first=
 same "resumed: 1 x 4" "$ddprun" -n 4 $share "$trainer" $mlp $few --checkpoint "$work/one" --zero 1

@@ -35,8 +35,7 @@ START_TEST(open_wrong_files)
     struct ddp_board board;
     int board_fd, heap_fd, copy_fd;
     ddp_job *job = NULL;
-    ck_assert_int_eq(ddp_board_create(&board, &board_fd, &(struct ddp_board_shape){2, 0, 1}),
-                     DDP_OK);
+    ck_assert_int_eq(ddp_board_create(&board, &board_fd, (const int[]){0, 2}, 0, 1), DDP_OK);
     ck_assert_int_eq(ddp_board_create_heap(&board, &heap_fd), DDP_OK);
     ck_assert_int_eq(ddp_board_create_copy(&copy_fd), DDP_OK);
     ddp_board_know_copy(&board, copy_fd);

@@ -37,12 +37,14 @@ static int chance(int most)
 
 static void make_nodes(void)
 {
+    int starts[NODES + 1];
     clear_environment();
+    for (int n = 0; n <= NODES; n++)
+        starts[n] = n * WORKERS;
     for (int n = 0; n < NODES; n++) {
         struct node *node = &nodes[n];
-        const struct ddp_board_shape shape = {WORKERS, n, NODES};
         memset(node, 0, sizeof *node);
-        ck_assert_int_eq(ddp_board_create(&node->board, &node->board_fd, &shape), DDP_OK);
+        ck_assert_int_eq(ddp_board_create(&node->board, &node->board_fd, starts, n, NODES), DDP_OK);
         ck_assert_int_eq(ddp_board_create_heap(&node->board, &node->heap_fd), DDP_OK);
         ck_assert_int_eq(ddp_bell_create(&node->bell), DDP_OK);
     }

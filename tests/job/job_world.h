@@ -36,8 +36,7 @@ static inline void set_number(const char *name, int value)
 static inline void make_board(int world)
 {
     clear_environment();
-    ck_assert_int_eq(ddp_board_create(&board, &board_fd, &(struct ddp_board_shape){world, 0, 1}),
-                     DDP_OK);
+    ck_assert_int_eq(ddp_board_create(&board, &board_fd, (const int[]){0, world}, 0, 1), DDP_OK);
     ck_assert_int_eq(ddp_board_create_heap(&board, &heap_fd), DDP_OK);
     set_number("DDPRUN_BOARD_FD", board_fd);
     set_number("DDPRUN_HEAP_FD", heap_fd);

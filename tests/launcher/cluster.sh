@@ -121,6 +121,26 @@ printf '[%d]: %s none\n' 0 '0 0 4 2 0 2' 1 '1 1 4 2 0 2' 2 '2 0 4 2 1 2' 3 '3 1 
 begin -n 2 $helper train 40
 ends 'ids, addresses and barriers' 0
 
+# unequal OPTION...: three workers on node 0, one on node 1
+unequal() {
+    new_job
+    begin_node 1 $limit -n 1 "$@"
+    begin_node 0 $limit -n 3 "$@"
+    watch
+}
+unequal sh -c 'echo "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE $ROLE_RANK $ROLE_WORLD_SIZE"'
+ends 'unequal: environment' 0
+sort "$tmp/out0" "$tmp/out1" >"$tmp/all"
+printf '[%d]: %s\n' 0 '0 0 4 3 0 2 0 4' 1 '1 1 4 3 0 2 1 4' 2 '2 2 4 3 0 2 2 4' 3 '3 0 4 1 1 2 3 4' | cmp - "$tmp/all" ||
+    wrong 'unequal: environment'
+unequal $helper train 40
+ends 'unequal: ids, addresses and barriers' 0
+DDP_FAULTS=kill:rank=3,step=30 unequal $helper train 3000
+ends 'unequal: inject' 137
+says 'unequal: inject' 'rank 3 \(.*\) on node 1 \(.*\) was killed by SIGKILL'
+DDP_FAULTS=kill:rank=2,step=5 unequal --max-restarts 1 $helper train 40
+ends 'unequal: restarted' 0
+
 begin -n 1 sh -c 'cat; echo "$RANK"' <"$0"
 ends 'standard input' 0
 grep -q '^\[0\]: # SPDX' "$tmp/out0" || test "$(wc -l <"$tmp/out0")" -gt 0 || wrong 'rank 0 has no standard input'
@@ -169,8 +189,9 @@ DDP_FAULTS=kill:rank=2,step=30 begin -n 2 $helper train 3000
 ends inject 137
 says inject 'rank 2 \(.*\) on node 1 \(.*\) was killed by SIGKILL \(Killed\) in phase train, step 30'
 
-DDP_FAULTS=kill:rank=4 ./ddprun --nnodes 2 --node-rank 0 --master-addr 127.0.0.1 -n 2 true 2>"$tmp/err"
-test $? = 2 || fail 'a fault for a rank that does not exist'
+DDP_FAULTS=kill:rank=4 begin -n 2 true
+ends 'a fault of nobody' 2
+says 'a fault of nobody' 'DDP_FAULTS: kill:rank=4: there is no rank 4 among 4 workers'
 ./ddprun --nnodes 2 --node-rank 0 --master-addr 127.0.0.1 -n 2 --max-restarts 1 --min-nproc 1 true 2>"$tmp/err"
 test $? = 2 || fail '--min-nproc over nodes'
 
@@ -353,15 +374,15 @@ done
 
 # --- hangs, status ----------------------------------------------------------------------------------------------------
 
-begin -n 2 --timeout 1 --setup-timeout 1 $helper hang 2
-until ./ddprun status "$node0" 2>/dev/null | grep -qE 'node 1 \(.*\): 2 of 2 workers run, step 13, phase backward; heard'; do
+unequal --timeout 1 --setup-timeout 1 $helper hang 2
+until ./ddprun status "$node0" 2>/dev/null | grep -qE 'node 1 \(.*\): 1 of 1 workers run, step 13, phase backward; heard'; do
     kill -0 "$node0" 2>/dev/null || { wrong 'status does not show node 1'; break; }
     sleep 0.02
 done
-./ddprun status "$node1" | grep -q 'node 1 of 2, 2 workers' || test ! -d "/proc/$node1" || wrong 'status of node 1'
+./ddprun status "$node1" | grep -q 'node 1 of 2, 1 worker,' || test ! -d "/proc/$node1" || wrong 'status of node 1'
 ends timeout 124
 says timeout 'no rank has made progress for 1 s before the first step was finished'
-grep -q 'rank 2 has not arrived at all-reduce 1042' "$tmp/err1" || wrong 'node 1 does not say who is missing'
+grep -q 'rank 2 has not arrived at all-reduce 1042' "$tmp/err0" || wrong 'node 0 does not say who is missing'
 grep -q '^ddprun:  *1 .* backward ' "$tmp/err0" || wrong 'node 0 has no table'
 
 # Before a step is finished, on any node, it takes longer.

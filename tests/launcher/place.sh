@@ -87,10 +87,9 @@ refused "standalone with a rank" A=b '--node-rank 1: must be 0 with --standalone
 refused "a wrong rendezvous" A=b '--rdzv-endpoint n0:x: must be the address of node 0' --nnodes 2 --node-rank 1 --rdzv-endpoint n0:x
 refused "a wrong MASTER_PORT" 'MASTER_ADDR=n0 MASTER_PORT=x' 'MASTER_PORT=x: must be' --nnodes 2 --node-rank 1
 refused "a long address" A=b '--master-addr: must have at most 255' --nnodes 2 --node-rank 1 --master-addr "$(printf '%0300d' 1)"
-refused "too many workers" A=b '4096 nodes with 2 workers each: a job has at most 4096' --nnodes 4096 --node-rank 1 --master-addr n0 -n 2
-refused "a number that overflows" 'PMI_SIZE=1073741824 PMI_RANK=1 MASTER_ADDR=n0' '1073741824 nodes with 4 workers each: a job has at most' -n 4
-refused "fewer workers" A=b '--min-nproc 1: all nodes must have as many' $by_hand --min-nproc 1 --max-restarts 1
-DDP_FAULTS=kill:rank=2 refused "a fault of nobody" A=b 'DDP_FAULTS: kill:rank=2: there is no rank 2 among 2 workers' $by_hand
+refused "too many workers" A=b '4096 nodes, with 2 workers on this one: a job has at most 4096' --nnodes 4096 --node-rank 1 --master-addr n0 -n 2
+refused "a number that overflows" 'PMI_SIZE=1073741824 PMI_RANK=1 MASTER_ADDR=n0' '1073741824 nodes, with 4 workers on this one: a job has at most' -n 4
+refused "fewer workers" A=b '--min-nproc 1: on several nodes a job cannot continue with fewer workers' $by_hand --min-nproc 1 --max-restarts 1
 DDP_FAULTS=kill:rank=1 place "a fault of another node" A=b 0,0/2 --nnodes 2 --node-rank 0 --master-addr n0
 
 echo "# srun"

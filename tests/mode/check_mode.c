@@ -466,7 +466,8 @@ END_TEST
  * what they send each other. */
 START_TEST(memory_of_workers)
 {
-    struct ddp_mode_place place = {DDP_MODE_DDP, 4, 1, false, true};
+    struct ddp_mode_place place = {
+        .kind = DDP_MODE_DDP, .workers = 4, .nodes = 1, .node_workers = 4, .host_memory = true};
     struct ddp_mode_memory shared = {0}, parts = {0}, all = {0}, gpu = {0};
     struct ddp_mode_traffic traffic;
     open_setup(1, 5);
@@ -480,6 +481,13 @@ START_TEST(memory_of_workers)
     ddp_mode_plan_traffic(&setup, &place, &traffic);
     ck_assert_double_eq(traffic.gradients, 0.75 * (double)flat);
     ck_assert_double_eq(traffic.weights, 0);
+    /* Three of them on one machine, which sends two sums of a quarter, and three of the result. */
+    place.nodes = 2;
+    place.starts = (const int[]){0, 3, 4};
+    ddp_mode_plan_traffic(&setup, &place, &traffic);
+    ck_assert_double_eq(traffic.between, 1.25 * (double)flat);
+    place.nodes = 1;
+    place.starts = NULL;
     setup.shared_weights = false;
     ck_assert_int_eq(ddp_mode_plan_memory(&setup, &place, -1, &parts), DDP_OK);
     ck_assert_uint_eq(parts.weights, flat);
@@ -497,7 +505,7 @@ START_TEST(memory_of_workers)
     ck_assert_uint_eq(gpu.gradients, flat);
     ck_assert_uint_eq(gpu.locked, flat * 3);
     ck_assert_uint_gt(gpu.inputs, 0);
-    place = (struct ddp_mode_place){DDP_MODE_DDP, 1, 1, false, true};
+    place.workers = place.node_workers = 1;
     ddp_mode_plan_traffic(&setup, &place, &traffic);
     ck_assert_double_eq(traffic.gradients, 0);
     close_setup();

@@ -35,17 +35,17 @@ enum factor {
 };
 
 /* nodes of so many workers each, 0: a process without a launcher; parts: of the lanes, or the most
- * that there can be; stages. */
+ * that there can be; stages; more: workers of the first node beyond that. */
 struct value {
     const char *options;
-    int nodes, workers, parts, stages;
+    int nodes, workers, parts, stages, more;
 };
 #define STEPS  "--steps 5"
 #define TEXT   "--data text --val-split 0.2 --seq-len 7 --batch-size 2 "
 #define IMAGES "--data images --batch-size 2 "
 #define ACCUMULATION                                                                               \
     {                                                                                              \
-        "", 0, 0, 1, 1                                                                             \
+        "", 0, 0, 1, 1, 0                                                                          \
     }
 
 static const struct value models[] = {
@@ -81,25 +81,26 @@ static const struct value local_steps[] = {{.options = ""},
                                            {.options = "--sync-every 2,from=1,lr=0.7,momentum=0.9"},
                                            {0}};
 static const struct value splits[] = {ACCUMULATION,
-                                      {"", 1, 1, 1, 1},
-                                      {"", 1, 2, 2, 1},
-                                      {"", 1, 3, 3, 1},
-                                      {"", 1, 5, 5, 1},
-                                      {"", 1, 8, 8, 1},
-                                      {"--mode dp --replicas 2", 0, 0, 2, 1},
-                                      {"--mode dp --replicas 3", 0, 0, 3, 1},
-                                      {"--stages 3", 0, 0, 1, 3},
-                                      {"--mode pipeline", 1, 2, 1, 2},
-                                      {"--mode pipeline", 1, 4, 1, 4},
-                                      {"--stages 2", 1, 4, 2, 2},
-                                      {"--stages 2", 1, 6, 3, 2},
-                                      {"", 2, 2, 4, 1},
-                                      {"", 4, 1, 4, 1},
-                                      {"", 2, 3, 6, 1},
-                                      {"--mode pipeline", 2, 1, 1, 2},
-                                      {"--stages 2", 2, 2, 2, 2},
-                                      {"", 3, 1, 3, 1},
-                                      {"--stages 2", 3, 2, 3, 2},
+                                      {"", 1, 1, 1, 1, 0},
+                                      {"", 1, 2, 2, 1, 0},
+                                      {"", 1, 3, 3, 1, 0},
+                                      {"", 1, 5, 5, 1, 0},
+                                      {"", 1, 8, 8, 1, 0},
+                                      {"--mode dp --replicas 2", 0, 0, 2, 1, 0},
+                                      {"--mode dp --replicas 3", 0, 0, 3, 1, 0},
+                                      {"--stages 3", 0, 0, 1, 3, 0},
+                                      {"--mode pipeline", 1, 2, 1, 2, 0},
+                                      {"--mode pipeline", 1, 4, 1, 4, 0},
+                                      {"--stages 2", 1, 4, 2, 2, 0},
+                                      {"--stages 2", 1, 6, 3, 2, 0},
+                                      {"", 2, 2, 4, 1, 0},
+                                      {"", 4, 1, 4, 1, 0},
+                                      {"", 2, 2, 6, 1, 2},
+                                      {"--mode pipeline", 2, 1, 1, 2, 0},
+                                      {"--stages 2", 2, 1, 2, 2, 2},
+                                      {"", 3, 1, 3, 1, 0},
+                                      {"--stages 2", 3, 2, 3, 2, 0},
+                                      {"", 2, 1, 4, 1, 2},
                                       {0}};
 static const struct value updates[] = {{.options = ""}, {.options = "--zero 0"}, {0}};
 static const struct value buckets[] = {{.options = ""}, {.options = "--bucket-mb 0.01"}, {0}};
@@ -110,13 +111,13 @@ static const struct value looks[] = {{.options = "--no-eval"}, {.options = "--ev
 /* Who wrote the checkpoint that the row resumes from; the first: it does not. */
 static const struct value writers[] = {{.options = ""},
                                        ACCUMULATION,
-                                       {"--zero 0", 1, 2, 2, 1},
-                                       {"", 1, 3, 3, 1},
-                                       {"--bucket-mb 0.02", 1, 4, 4, 1},
-                                       {"--mode dp --replicas 2", 0, 0, 2, 1},
-                                       {"--mode pipeline", 1, 2, 1, 2},
-                                       {"", 2, 2, 4, 1},
-                                       {"", 3, 1, 3, 1},
+                                       {"--zero 0", 1, 2, 2, 1, 0},
+                                       {"", 1, 3, 3, 1, 0},
+                                       {"--bucket-mb 0.02", 1, 4, 4, 1, 0},
+                                       {"--mode dp --replicas 2", 0, 0, 2, 1, 0},
+                                       {"--mode pipeline", 1, 2, 1, 2, 0},
+                                       {"", 2, 2, 4, 1, 0},
+                                       {"", 2, 1, 3, 1, 1},
                                        {0}};
 
 static const struct value *const factors[FACTORS] = {
@@ -302,7 +303,10 @@ static void run(const int *row, const struct value *how, const char *options)
     ck_assert_uint_lt((size_t)used, sizeof command);
     ranks_prepare = train;
     if (how->nodes > 0) {
-        run_nodes_alone(how->nodes, how->workers, NULL, -1);
+        int starts[8] = {0};
+        for (int n = 0; n < how->nodes; n++)
+            starts[n + 1] = starts[n] + how->workers + (n == 0 ? how->more : 0);
+        run_starts_alone(how->nodes, starts, NULL, -1);
         return;
     }
     int status = -1;
@@ -331,7 +335,7 @@ START_TEST(row_has_the_same_bits)
     const int *row = rows[_i * step];
     const struct value *writer = &writers[row[WRITER]];
     char how[512];
-    const struct value here = {"", 1, splits[row[SPLIT]].parts, splits[row[SPLIT]].parts, 1};
+    const struct value here = {"", 1, splits[row[SPLIT]].parts, splits[row[SPLIT]].parts, 1, 0};
     run(row, row[LOCAL] > 0 ? &here : &splits[0], "--threads 1 --no-eval --save reference");
     if (row[WRITER] > 0) {
         run(row, writer,

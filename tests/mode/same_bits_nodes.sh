@@ -18,6 +18,8 @@ jumps() { LD_PRELOAD=$top/.libs/libchaos_faults.so CHAOS_CLOCK=7200 nodes "$@"; 
 same "mlp: 2 x 2, the time of day jumps" jumps 2 2 "$trainer" $mlp $few --steps 5 --log "$work/jumps.json"
 same "mlp: 2 x 2, replicas" nodes 2 2 "$trainer" $mlp $few --steps 5 --zero 0
 same "mlp: 3 x 1" nodes 3 1 "$trainer" $mlp $few --steps 5
+same "mlp: 3 + 1" nodes 2 3,1 "$trainer" $mlp $few --steps 5 --bucket-mb 0.01
+same "mlp: 1 + 3 + 2, replicas" nodes 3 1,3,2 "$trainer" $mlp $few --steps 5 --zero 0
 same "mlp: 2 x 4" nodes 2 4 "$trainer" $mlp $few --steps 5
 for FROZEN in f32 bf16; do
     export FROZEN
@@ -25,6 +27,7 @@ for FROZEN in f32 bf16; do
     frozen="$top/frozen_client --data $work/text --seq-len 12"
     same "$FROZEN frozen: accumulation" $frozen $few --steps 3
     same "$FROZEN frozen: 2 x 2" nodes 2 2 $frozen $few --steps 3
+    same "$FROZEN frozen: 3 + 1" nodes 2 3,1 $frozen $few --steps 3
     same "$FROZEN frozen: 4 x 1" nodes 4 1 $frozen $few --steps 3
     same "$FROZEN frozen: a pipeline over 2 nodes" nodes 2 1 $frozen $few --steps 3 --mode pipeline --stages 2 --lanes 8
 done
@@ -42,13 +45,14 @@ first=
 set -- "$trainer" $gpt2 $few --steps 3 --clip-grad-norm 0.5
 same "pipeline: accumulation" "$@"
 same "pipeline: 2 x 2, 4 stages" nodes 2 2 "$@" --stages 4
+same "pipeline: 3 + 1, 2 stages" nodes 2 3,1 "$@" --stages 2
 same "pipeline: 4 x 1, 2 stages" nodes 4 1 "$@" --stages 2
 
 # Resumed on other nodes; the checkpoint holds the optimizer's state, of which no node had all.
 first=
 few="${few%--quiet*}--schedule constant --quiet"
 same "resumed: without interruption" "$trainer" $mlp $few --steps 6
-for shapes in "2 2 3 1" "1 3 2 2"; do
+for shapes in "2 2 3 1" "1 3 2 2" "2 1,2 2 3,1"; do
     set -- $shapes
     rm -rf "$work/checkpoints"
     count=$((count + 1))
@@ -80,7 +84,7 @@ fi
 
 # Evaluations, predictions and texts.
 "$trainer" $mlp $few --steps 4 --save "$work/weights" >"$work/out" 2>&1 || fail "weights: $(cat "$work/out")"
-for shape in "1 1" "2 2" "3 1"; do
+for shape in "1 1" "2 2" "3 1" "2 3,1"; do
     set -- $shape
     ends "predict on $1 x $2" 0 "$1" "$2" "$trainer" --load "$work/weights" --data "$work/images" --predict "$work/p$1$2.csv" \
         --eval-only --batch-size 7 --threads 1 --device cpu
@@ -91,9 +95,9 @@ for shape in "1 1" "2 2" "3 1"; do
 done
 
 # A trace a node.
-ends "trace" 0 2 1 "$trainer" $mlp $few --steps 2 --trace "$work/trace.json"
+ends "trace" 0 2 2,1 "$trainer" $mlp $few --steps 2 --trace "$work/trace.json"
 count=$((count + 1))
-grep -q 'rank 0' "$work/trace.json" && grep -q 'rank 1' "$work/trace.node1.json" || fail "each node has a trace"
+grep -q 'rank 0' "$work/trace.json" && grep -q 'rank 2' "$work/trace.node1.json" || fail "each node has a trace"
 
 # --- refused, or warned of ---
 for mode in dp accum; do

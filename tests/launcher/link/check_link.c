@@ -24,6 +24,8 @@ START_TEST(all_nodes_join)
     const int count = counts[_i];
     char host[32];
     make_nodes(count);
+    for (int i = 0; i < count; i++)
+        nodes[i].setup.nproc = 1 + i % 3;
     join_all(count);
     for (int i = 0; i < count; i++) {
         const struct link *link = nodes[i].link;
@@ -33,6 +35,7 @@ START_TEST(all_nodes_join)
         for (int k = 0; k < count; k++) {
             snprintf(host, sizeof host, "host%d", k);
             ck_assert_str_eq(link_node_name(link, k), host);
+            ck_assert_int_eq(link_node_workers(link, k), 1 + k % 3);
             ck_assert(link_node_alive(link, k));
         }
     }
@@ -438,7 +441,7 @@ START_TEST(a_node_that_does_not_fit)
     static const struct {
         int nproc, least, most;
         const char *command, *says;
-    } rows[] = {{3, 2, 3, "a b", "has 3 workers, node 0 (host0) has 2"},
+    } rows[] = {{4093, 2, 3, "a b", "the nodes have 4097: a job has at most 4096"},
                 {2, 1, 3, "a b", "was told of at least 1 nodes, node 0 (host0) of 2"},
                 {2, 2, 4, "a b", "was told of 4 nodes, node 0 (host0) of 3"},
                 {2, 2, 3, "a bc", "runs: bc, where node 0 runs: b;"}};

@@ -84,11 +84,11 @@ START_TEST(two_nodes_with_one_rank)
 }
 END_TEST
 
-START_TEST(other_numbers_of_workers)
+START_TEST(too_many_workers)
 {
     make_nodes(3);
-    nodes[2].setup.nproc = 3;
-    expect_same_error(2, "node 2 (host2) has 3 workers, node 0 (host0) has 2");
+    nodes[2].setup.nproc = 4093;
+    expect_same_error(2, "the nodes have 4097: a job has at most 4096");
 }
 END_TEST
 
@@ -104,7 +104,7 @@ END_TEST
 START_TEST(late_nodes_hear_it_too)
 {
     make_nodes(4);
-    nodes[3].setup.nproc = 1;
+    nodes[3].setup.max_restarts = 1;
     start_node(0);
     start_node(3);
     usleep(300000);
@@ -113,7 +113,7 @@ START_TEST(late_nodes_hear_it_too)
     for (int i = 0; i < 4; i++)
         pthread_join(nodes[i].thread, NULL);
     for (int i = 0; i < 4; i++)
-        expect_error(i, DDP_ERR_MISMATCH, "node 3 (host3) has 1 workers, node 0 (host0) has 2");
+        expect_error(i, DDP_ERR_MISMATCH, "node 3 (host3) has --max-restarts 1, node 0 (host0) 0");
     ck_assert(nodes[0].milliseconds < 2500);
 }
 END_TEST
@@ -361,7 +361,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, one_missing_node);
     tcase_add_test(tc, node_0_missing);
     tcase_add_test(tc, two_nodes_with_one_rank);
-    tcase_add_test(tc, other_numbers_of_workers);
+    tcase_add_test(tc, too_many_workers);
     tcase_add_test(tc, other_restarts);
     tcase_add_test(tc, late_nodes_hear_it_too);
     tcase_add_test(tc, other_numbers_of_nodes);

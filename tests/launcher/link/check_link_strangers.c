@@ -370,11 +370,11 @@ START_TEST(nonsense_of_node_0)
 }
 END_TEST
 
-/* Joins node 0 of as many nodes as node 1, with as many workers. */
-static void act_join(struct actor *actor, struct frame *frame, uint32_t workers, int pause_ms)
+/* Joins node 0 as node 1, with so many restarts. */
+static void act_join(struct actor *actor, struct frame *frame, uint32_t restarts, int pause_ms)
 {
     struct hello hello;
-    struct join join = {.nproc = workers, .host = "actor"};
+    struct join join = {.nproc = 2, .max_restarts = restarts, .host = "actor"};
     snprintf(join.version, sizeof join.version, "%s", ddp_version());
     make_actor(actor, 1);
     ck_assert_int_eq(hello_make(&hello, &actor->setup), DDP_OK);
@@ -405,7 +405,7 @@ START_TEST(a_refused_node_may_ping)
     start_node(2);
     pthread_join(nodes[0].thread, NULL);
     pthread_join(nodes[2].thread, NULL);
-    expect_error(2, DDP_ERR_MISMATCH, "node 1 (actor) has 7 workers");
+    expect_error(2, DDP_ERR_MISMATCH, "node 1 (actor) has --max-restarts 7");
     ck_assert_ptr_null(strstr(take_messages(), "dropped"));
     end_actor(&actor);
 }
@@ -420,7 +420,7 @@ START_TEST(a_node_that_comes_with_the_deadline)
     nodes[0].setup.node_timeout = 0.4;
     nodes[0].setup.lost_seconds = 80; /* it looks every 4 seconds */
     start_node(0);
-    act_join(&actor, &frame, 2, 800);
+    act_join(&actor, &frame, 0, 800);
     pthread_join(nodes[0].thread, NULL);
     ck_assert_msg(nodes[0].status == DDP_OK, "%s", nodes[0].error);
     link_close(nodes[0].link);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rounding to bf16 on the CPU; see bf16.h. */
+ * Rounding to bf16 and float16 on the CPU; see bf16.h. */
 #include "config.h"
 
 #include "kernels/bf16.h"
@@ -34,4 +34,32 @@ enum ddp_status ddp_to_bf16(const struct ddp_to_bf16 *args, void *stream)
         return status;
     ddp_blocks_run(ddp_blocks_cut(args->count, SMALLEST, GRANULE), convert_range, args, stream);
     return DDP_OK;
+}
+
+DDP_MULTIVERSION
+static void round_f16(const float *restrict x, float *restrict y, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = ddp_f16_round(x[i]);
+}
+
+DDP_MULTIVERSION
+static void round_bf16_to_f16(const uint16_t *restrict x, float *restrict y, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = ddp_f16_round(ddp_bf16_to_f32(x[i]));
+}
+
+static void round_range(const void *arg, int64_t begin, int64_t end)
+{
+    const struct ddp_round_f16 *args = arg;
+    if (args->x)
+        round_f16(args->x + begin, args->y + begin, end - begin);
+    else
+        round_bf16_to_f16(args->x_bf16 + begin, args->y + begin, end - begin);
+}
+
+void ddp_round_f16(const struct ddp_round_f16 *args, void *stream)
+{
+    ddp_blocks_run(ddp_blocks_cut(args->count, SMALLEST, GRANULE), round_range, args, stream);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Arrays of bf16 from arrays of float32, and back; the latter on devices alone, for operations. */
+ * Arrays of bf16 from arrays of float32, and back; the latter on devices alone, for operations. On
+ * the CPU also float16, whose values stay in arrays of float32. */
 #ifndef DDP_KERNELS_BF16_H
 #define DDP_KERNELS_BF16_H
 
@@ -33,5 +34,23 @@ static inline enum ddp_status ddp_to_bf16_check(const struct ddp_to_bf16 *args)
 }
 
 enum ddp_status ddp_to_bf16(const struct ddp_to_bf16 *args, void *stream);
+
+struct ddp_round_f16 {
+    int64_t count;
+    const float *x;         /* (n), or NULL: */
+    const uint16_t *x_bf16; /* (n) */
+    float *y;               /* (n) out: the nearest float16, ties to even; infinite from 65520 on */
+};
+
+/* Of the CPU. */
+void ddp_round_f16(const struct ddp_round_f16 *args, void *stream);
+
+/* An operand of a product that is computed in this type. */
+static inline float ddp_operand(float value, enum ddp_dtype compute)
+{
+    return compute == DDP_BF16  ? ddp_bf16_to_f32(ddp_bf16_of(value))
+           : compute == DDP_F16 ? ddp_f16_round(value)
+                                : value;
+}
 
 #endif

@@ -16,6 +16,15 @@
 #define DDP_CLIP_EPS   1e-6 /* as in clip_grad_norm_() */
 #define DDP_CLIP_LANES 256  /* running sums of the total: of every 256th block */
 
+/* What the loss of a shard is multiplied by, so that gradients keep their digits in float16: the
+ * rule of torch.amp.GradScaler. A step whose gradient is not finite is left out and halves it;
+ * after so many others in a row it doubles. */
+struct ddp_loss_scale {
+    float scale;     /* 0: losses are not scaled */
+    int32_t good;    /* steps in a row whose gradient was finite, since it changed */
+    int64_t skipped; /* steps that were left out, all of them: an optimizer does not count them */
+};
+
 struct ddp_clipped {
     double norm;      /* of the mean gradient; -1: not computed */
     int64_t counted;  /* targets that loss and gradient are the mean of; 0: both are NaN */
@@ -33,6 +42,7 @@ struct ddp_clip {
                                     are a mean, and all count */
     double most;                 /* the norm that is left alone; 0: any */
     bool only_finite;            /* leave out steps whose loss or norm is not finite */
+    float loss_scale;            /* that the gradient, not the loss, was multiplied by; 0: none */
     struct ddp_clipped *clipped; /* out */
 };
 
@@ -70,15 +80,31 @@ DDP_CLIP_DEVICE static inline void ddp_clip_decide(const struct ddp_clip *args, 
     const double divisor = ddp_clip_divisor(args, uncounted, &clipped->counted);
     double factor = 1;
     clipped->loss = (float)((double)loss / divisor);
-    clipped->norm = args->blocks > 0 ? sqrt(total) / divisor : -1;
+    const double scaled = args->loss_scale > 0 ? divisor * (double)args->loss_scale : divisor;
+    clipped->norm = args->blocks > 0 ? sqrt(total) / scaled : -1;
     if (args->most > 0 && args->blocks > 0)
         factor = args->most / (clipped->norm + DDP_CLIP_EPS);
-    clipped->scale = (float)(1 / divisor);
+    clipped->scale = (float)(1 / scaled);
     if (!(factor >= 1)) /* also NaN, which then shows in the weights, as in PyTorch */
         clipped->scale = (float)((double)clipped->scale * factor);
     clipped->left_out =
         clipped->counted <= 0 ||
         (args->only_finite && (!isfinite(clipped->loss) || !isfinite(clipped->norm)));
+}
+
+/* Follows a step of which targets counted.
+ *   every  good steps after which it doubles */
+static inline void ddp_loss_scale_follow(struct ddp_loss_scale *scale, bool finite, int64_t every)
+{
+    scale->good = finite ? scale->good + 1 : 0;
+    scale->skipped += !finite;
+    if (!finite && scale->scale > 0x1p-100f) /* 0 would mean none */
+        scale->scale /= 2;
+    if (scale->good < every)
+        return;
+    scale->good = 0;
+    if (isfinite(scale->scale * 2))
+        scale->scale *= 2;
 }
 
 double ddp_clip_total(const double *sums, int64_t blocks);

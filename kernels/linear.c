@@ -19,11 +19,39 @@ static enum ddp_status round_to(uint16_t *to, const float *from, int64_t count, 
     return ddp_to_bf16(&args, stream);
 }
 
-/* The same product with operands of bf16. */
-static enum ddp_status run_bf16(struct ddp_gemm gemm, const uint16_t *a, const uint16_t *b,
-                                void *stream)
+/* An operand in the type that the product is computed in. */
+static enum ddp_status make_operand(void *to, const float *from, int64_t count,
+                                    enum ddp_dtype compute, void *stream)
 {
-    gemm.bf16 = true;
+    const struct ddp_round_f16 f16 = {.count = count, .x = from, .y = to};
+    if (compute == DDP_BF16)
+        return round_to(to, from, count, stream);
+    ddp_round_f16(&f16, stream);
+    return DDP_OK;
+}
+
+/* The weights; `to` is memory for them.
+ *   there [out]  where they are */
+static enum ddp_status make_weight(void *to, const float *weight, const uint16_t *weight_bf16,
+                                   int64_t count, enum ddp_dtype compute, const void **there,
+                                   void *stream)
+{
+    const struct ddp_round_f16 f16 = {.count = count, .x_bf16 = weight_bf16, .y = to};
+    *there = to;
+    if (weight && (compute == DDP_F16 || !weight_bf16))
+        return make_operand(to, weight, count, compute, stream);
+    if (compute == DDP_F16)
+        ddp_round_f16(&f16, stream);
+    else
+        *there = weight_bf16;
+    return DDP_OK;
+}
+
+/* The same product with these operands. */
+static enum ddp_status run_rounded(struct ddp_gemm gemm, const void *a, const void *b,
+                                   enum ddp_dtype compute, void *stream)
+{
+    gemm.bf16 = compute == DDP_BF16;
     gemm.a = a;
     gemm.b = b;
     return ddp_gemm(&gemm, stream);
@@ -123,15 +151,16 @@ static enum ddp_status forward_product(const struct ddp_linear_forward *args,
         return ddp_gemm(&product, stream);
     if (args->rows == 0 || args->out == 0)
         return DDP_OK;
-    const struct ddp_linear_rounded rounded =
-        ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out, args->dtype);
-    const uint16_t *weight = args->weight_bf16;
-    enum ddp_status status = round_to(rounded.x, args->x, args->rows * args->in, stream);
-    if (status == DDP_OK && !weight) {
-        status = round_to(rounded.weight, args->weight, args->out * args->in, stream);
-        weight = rounded.weight;
-    }
-    return status == DDP_OK ? run_bf16(product, rounded.x, weight, stream) : status;
+    const struct ddp_linear_rounded rounded = ddp_linear_rounded_in(
+        args->scratch, args->rows, args->in, args->out, args->compute, args->dtype);
+    const void *weight = NULL;
+    enum ddp_status status =
+        make_operand(rounded.x, args->x, args->rows * args->in, args->compute, stream);
+    if (status == DDP_OK)
+        status = make_weight(rounded.weight, args->weight, args->weight_bf16, args->out * args->in,
+                             args->compute, &weight, stream);
+    return status == DDP_OK ? run_rounded(product, rounded.x, weight, args->compute, stream)
+                            : status;
 }
 
 enum ddp_status ddp_linear_forward(const struct ddp_linear_forward *args, void *stream)
@@ -225,17 +254,16 @@ static void columns_task(void *arg, size_t index)
 
 /* Rounds what the products read; dz stands in dy by now. */
 static enum ddp_status round_backward(const struct ddp_linear_backward *args,
-                                      struct ddp_linear_rounded *rounded, const uint16_t **weight,
+                                      struct ddp_linear_rounded *rounded, const void **weight,
                                       void *stream)
 {
-    enum ddp_status status = round_to(rounded->dy, args->dy, args->rows * args->out, stream);
+    enum ddp_status status =
+        make_operand(rounded->dy, args->dy, args->rows * args->out, args->compute, stream);
     if (status == DDP_OK && args->dweight)
-        status = round_to(rounded->x, args->x, args->rows * args->in, stream);
-    *weight = args->weight_bf16;
-    if (status == DDP_OK && args->dx && !*weight) {
-        status = round_to(rounded->weight, args->weight, args->out * args->in, stream);
-        *weight = rounded->weight;
-    }
+        status = make_operand(rounded->x, args->x, args->rows * args->in, args->compute, stream);
+    if (status == DDP_OK && args->dx)
+        status = make_weight(rounded->weight, args->weight, args->weight_bf16, args->out * args->in,
+                             args->compute, weight, stream);
     return status;
 }
 
@@ -280,16 +308,16 @@ static enum ddp_status backward_products(const struct ddp_linear_backward *args,
     if (args->in == 0 || (!args->dweight && !args->dx))
         return DDP_OK;
     struct ddp_linear_rounded rounded = {0};
-    const uint16_t *weight = NULL;
+    const void *weight = NULL;
     if (args->rows > 0 && args->out > 0) { /* else the products are empty, and read nothing */
-        rounded =
-            ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out, args->dtype);
+        rounded = ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out,
+                                        args->compute, args->dtype);
         status = round_backward(args, &rounded, &weight, stream);
     }
     if (args->dweight && status == DDP_OK)
-        status = run_bf16(dweight, rounded.dy, rounded.x, stream);
+        status = run_rounded(dweight, rounded.dy, rounded.x, args->compute, stream);
     if (args->dx && status == DDP_OK)
-        status = run_bf16(dx, rounded.dy, weight, stream);
+        status = run_rounded(dx, rounded.dy, weight, args->compute, stream);
     return status;
 }
 

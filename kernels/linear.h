@@ -14,13 +14,16 @@
  * only: its tensors are operands as they are, results and the bias that is added to them are
  * rounded once, and what is added to dweight and dbias stays float32.
  *
+ * With compute DDP_F16, on the CPU alone, operands are rounded to float16; all of them are made in
+ * the scratch memory, as float32. Those from 65520 on become infinite.
+ *
  * With compute DDP_F32 and `weight` NULL the weights are those of weight_bf16, taken as float32;
  * kernels without reads_bf16_weights unpack them into the scratch memory, panel by panel. */
 
 struct ddp_linear_forward {
     int64_t rows, in, out; /* B, C, O */
     enum ddp_activation activation;
-    enum ddp_dtype compute;      /* DDP_F32 or DDP_BF16 */
+    enum ddp_dtype compute;      /* DDP_F32, DDP_BF16 or DDP_F16 */
     enum ddp_dtype dtype;        /* of x, y and pre: DDP_F32 or DDP_BF16 */
     const void *x;               /* (B,C) */
     const float *weight;         /* (O,C), or NULL: those of weight_bf16; not read in a bf16
@@ -63,9 +66,10 @@ static inline bool ddp_linear_is_gelu(enum ddp_activation activation)
 
 /* --- scratch memory --- */
 
-static inline size_t ddp_linear_part_bytes(int64_t count)
+static inline size_t ddp_linear_part_bytes(int64_t count, enum ddp_dtype compute)
 {
-    return ddp_align_up((size_t)count * sizeof(uint16_t), 64);
+    const size_t element = compute == DDP_F16 ? sizeof(float) : sizeof(uint16_t);
+    return ddp_align_up((size_t)count * element, 64);
 }
 
 /* What either pass needs for a shape: memory for operands that have to be rounded. 0 for DDP_F32,
@@ -74,12 +78,12 @@ static inline size_t ddp_linear_scratch_bytes(int64_t rows, int64_t in, int64_t 
                                               enum ddp_dtype compute, enum ddp_dtype dtype,
                                               bool has_weight_bf16)
 {
-    if (compute != DDP_BF16 || rows < 0 || in < 0 || out < 0)
+    if (compute == DDP_F32 || rows < 0 || in < 0 || out < 0)
         return 0;
-    return (dtype == DDP_BF16
-                ? 0
-                : ddp_linear_part_bytes(rows * in) + ddp_linear_part_bytes(rows * out)) +
-           (has_weight_bf16 ? 0 : ddp_linear_part_bytes(in * out));
+    return (dtype == DDP_BF16 ? 0
+                              : ddp_linear_part_bytes(rows * in, compute) +
+                                    ddp_linear_part_bytes(rows * out, compute)) +
+           (has_weight_bf16 && compute == DDP_BF16 ? 0 : ddp_linear_part_bytes(in * out, compute));
 }
 
 /* Weights of bf16 in float32 products: elements that are unpacked at once. A panel has so many
@@ -102,21 +106,23 @@ static inline size_t ddp_linear_unpack_bytes(int64_t in, int64_t out)
     return ddp_align_up((size_t)ddp_linear_panel_count(in, out) * sizeof(float), 64);
 }
 
-/* Where the operands that are rounded to bf16 lie in the scratch memory. */
+/* Where rounded operands lie in the scratch memory: as bf16, or for DDP_F16 as float. */
 struct ddp_linear_rounded {
-    uint16_t *x, *dy, *weight;
+    void *x, *dy, *weight;
 };
 
-static inline struct ddp_linear_rounded
-ddp_linear_rounded_in(void *memory, int64_t rows, int64_t in, int64_t out, enum ddp_dtype dtype)
+static inline struct ddp_linear_rounded ddp_linear_rounded_in(void *memory, int64_t rows,
+                                                              int64_t in, int64_t out,
+                                                              enum ddp_dtype compute,
+                                                              enum ddp_dtype dtype)
 {
-    const size_t x_bytes = dtype == DDP_BF16 ? 0 : ddp_linear_part_bytes(rows * in);
-    const size_t dy_bytes = dtype == DDP_BF16 ? 0 : ddp_linear_part_bytes(rows * out);
+    const size_t x_bytes = dtype == DDP_BF16 ? 0 : ddp_linear_part_bytes(rows * in, compute);
+    const size_t dy_bytes = dtype == DDP_BF16 ? 0 : ddp_linear_part_bytes(rows * out, compute);
     char *at = (char *)memory;
     struct ddp_linear_rounded rounded;
-    rounded.x = (uint16_t *)(void *)at;
-    rounded.dy = (uint16_t *)(void *)(at + x_bytes);
-    rounded.weight = (uint16_t *)(void *)(at + x_bytes + dy_bytes);
+    rounded.x = at;
+    rounded.dy = at + x_bytes;
+    rounded.weight = at + x_bytes + dy_bytes;
     return rounded;
 }
 
@@ -131,8 +137,8 @@ static inline enum ddp_status ddp_linear_check_shape(int64_t rows, int64_t in, i
                         (long long)rows, (long long)in, (long long)out);
     if ((unsigned)activation > DDP_ACTIVATION_GELU_TANH)
         return ddp_fail(DDP_ERR_INVALID, "linear: unknown activation %d", (int)activation);
-    if (compute != DDP_F32 && compute != DDP_BF16)
-        return ddp_fail(DDP_ERR_INVALID, "linear: computes in f32 or bf16, not dtype %d",
+    if (compute != DDP_F32 && compute != DDP_BF16 && compute != DDP_F16)
+        return ddp_fail(DDP_ERR_INVALID, "linear: computes in f32, bf16 or f16, not dtype %d",
                         (int)compute);
     if (dtype != DDP_F32 && (dtype != DDP_BF16 || compute != DDP_BF16))
         return ddp_fail(DDP_ERR_INVALID, "linear: dtype %d with products of dtype %d", (int)dtype,
@@ -152,8 +158,8 @@ static inline enum ddp_status ddp_linear_check_forward(const struct ddp_linear_f
     if (inputs && !args->scratch &&
         ddp_linear_scratch_bytes(args->rows, args->in, args->out, args->compute, args->dtype,
                                  args->weight_bf16) > 0)
-        return ddp_fail(DDP_ERR_INVALID, "linear: bf16 without scratch memory");
-    if (args->rowwise && args->compute == DDP_BF16)
+        return ddp_fail(DDP_ERR_INVALID, "linear: 16 bits without scratch memory");
+    if (args->rowwise && args->compute != DDP_F32)
         return ddp_fail(DDP_ERR_INVALID, "linear: row by row in float32 only");
     return DDP_OK;
 }
@@ -175,7 +181,7 @@ static inline enum ddp_status ddp_linear_check_backward(const struct ddp_linear_
     if (inputs && !args->scratch &&
         ddp_linear_scratch_bytes(args->rows, args->in, args->out, args->compute, args->dtype,
                                  args->weight_bf16) > 0)
-        return ddp_fail(DDP_ERR_INVALID, "linear backward: bf16 without scratch memory");
+        return ddp_fail(DDP_ERR_INVALID, "linear backward: 16 bits without scratch memory");
     return DDP_OK;
 }
 

@@ -92,8 +92,8 @@ static enum ddp_status round_forward(const struct ddp_linear_forward *args,
 {
     struct ddp_linear_rounded rounded = {0};
     if (args->scratch)
-        rounded =
-            ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out, args->dtype);
+        rounded = ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out,
+                                        args->compute, args->dtype);
     enum ddp_status status = DDP_OK;
     if (args->dtype != DDP_BF16) {
         product->a = rounded.x;
@@ -234,8 +234,8 @@ enum ddp_status ddp_cuda_linear_backward(const struct ddp_linear_backward *args,
     const bool round = bf16 && products && args->dtype != DDP_BF16;
     struct ddp_linear_rounded rounded = {0};
     if (args->scratch)
-        rounded =
-            ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out, args->dtype);
+        rounded = ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out,
+                                        args->compute, args->dtype);
     const void *dz = args->dy, *x = args->x, *weight = args->weight;
     status = gradient(args, round ? rounded.dy : NULL, cuda);
     if (round) {

@@ -47,7 +47,7 @@ static void task(void *arg, size_t index)
     const int64_t end = ddp_block_end(&pass->blocks, index);
     const float *x = args->x;
     float *dx = args->dx;
-    const float factor = 2.0f / (float)args->count;
+    const float factor = 2.0f * (args->dloss ? *args->dloss : 1.0f) / (float)args->count;
     pass->partial[index] = squares(x + begin, args->targets + begin, end - begin);
     for (int64_t i = begin; dx && i < end; i++) /* dx may be x */
         dx[i] = factor * (x[i] - args->targets[i]);

@@ -91,7 +91,7 @@ static double rows_block(const struct pass *pass, int64_t begin, int64_t end)
     const float *logits = args->logits;
     float *dlogits = args->dlogits;
     const int64_t n = args->classes, stride = ddp_softmax_cross_entropy_stride(args);
-    const float mean = 1.0f / (float)pass->divisor;
+    const float mean = (args->dloss ? *args->dloss : 1.0f) / (float)pass->divisor;
     double loss = 0;
     for (int64_t row = begin; row < end; row++) {
         const float *x = logits + row * stride;

@@ -28,7 +28,8 @@ struct ddp_softmax_cross_entropy {
     void *dlogits;         /* (B,V) out: gradient of loss; may equal logits; NULL: not needed */
     int32_t *predictions;  /* (B) out: the first class with the largest logit; NULL: not needed */
     /* On the CPU alone: */
-    float *row_losses; /* (B) out: -log softmax(logits)[label], 0 of NONE; NULL: not needed */
+    const float *dloss; /* (1) the gradient of the loss itself; NULL: 1 */
+    float *row_losses;  /* (B) out: -log softmax(logits)[label], 0 of NONE; NULL: not needed */
     const float *row_weights; /* (B) factors of the rows' gradients; NULL: 1 */
 };
 

@@ -133,6 +133,7 @@ enum ddp_dtype {
     DDP_I32 = 2,
     DDP_I64 = 3,
     DDP_BF16 = 4, /* the upper half of a float32; collectives copy it, but do not reduce it */
+    DDP_F16 = 5,  /* IEEE's half precision: of the operands of products alone, no collective's */
 };
 
 enum ddp_redop {

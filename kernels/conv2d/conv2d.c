@@ -44,7 +44,7 @@ enum ddp_status ddp_conv2d_forward(const struct ddp_conv2d_forward *args, void *
         .packed = args->scratch,
     };
     correlate.images.x = args->x;
-    correlate.images.round_bf16 = args->compute == DDP_BF16;
+    correlate.images.compute = args->compute;
     correlate.y_column = shape->out;
     correlate.y_row = correlate.images.column.count * correlate.y_column;
     correlate.y_image = correlate.images.row.count * correlate.y_row;
@@ -71,7 +71,7 @@ static enum ddp_status backward_phase(const struct ddp_conv2d_backward *args,
                    .column = across.axis,
                    .x = args->dy,
                    .gate = args->activation == DDP_ACTIVATION_RELU ? args->y : NULL,
-                   .round_bf16 = args->compute == DDP_BF16},
+                   .compute = args->compute},
         .out = shape->in,
         .weight = args->weight + down.last * shape->kernel_width + across.last,
         .weight_out = taps,

@@ -108,7 +108,7 @@ static inline enum ddp_status ddp_conv2d_check_shape(const struct ddp_conv2d_sha
                         (long long)s->dilation);
     if (activation != DDP_ACTIVATION_NONE && activation != DDP_ACTIVATION_RELU)
         return ddp_fail(DDP_ERR_INVALID, "conv2d: activation %d is not fused", (int)activation);
-    if (compute != DDP_F32 && compute != DDP_BF16)
+    if (compute != DDP_F32 && compute != DDP_BF16 && compute != DDP_F16)
         return ddp_fail(DDP_ERR_INVALID, "conv2d: cannot compute in dtype %d", (int)compute);
     if (dtype != DDP_F32 && (dtype != DDP_BF16 || compute != DDP_BF16))
         return ddp_fail(DDP_ERR_INVALID, "conv2d: dtype %d with products of dtype %d", (int)dtype,

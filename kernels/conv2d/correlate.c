@@ -72,7 +72,7 @@ static void pack_task(void *arg, size_t index)
                                         column * args->weight_column;
                     for (int64_t lane = 0; lane < DDP_CONV_LANES; lane++) {
                         float value = lane < lanes ? from[lane * args->weight_out] : 0;
-                        to[lane] = images->round_bf16 ? ddp_bf16_to_f32(ddp_bf16_of(value)) : value;
+                        to[lane] = ddp_operand(value, images->compute);
                     }
                 }
     }

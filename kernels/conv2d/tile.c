@@ -100,16 +100,19 @@ struct ddp_conv_tile ddp_conv_tile_at(const struct ddp_conv_cut *cut,
 /* n values of a pixel, or of pixels side by side. */
 DDP_MULTIVERSION
 static void copy(float *restrict to, const float *restrict from, const float *restrict gate,
-                 bool round, int64_t n)
+                 enum ddp_dtype compute, int64_t n)
 {
     if (gate)
         for (int64_t i = 0; i < n; i++)
             to[i] = gate[i] > 0 ? from[i] : 0;
     else
         memcpy(to, from, (size_t)n * sizeof *to);
-    if (round)
+    if (compute == DDP_BF16)
         for (int64_t i = 0; i < n; i++)
-            to[i] = ddp_bf16_to_f32(ddp_bf16_of(to[i]));
+            to[i] = ddp_operand(to[i], DDP_BF16);
+    else if (compute == DDP_F16)
+        for (int64_t i = 0; i < n; i++)
+            to[i] = ddp_operand(to[i], DDP_F16);
 }
 
 /* The pixels of the image that `count` positions from `first` on meet. */
@@ -133,7 +136,7 @@ struct ddp_conv_view ddp_conv_load(const struct ddp_conv_images *images,
         return view;
     const int64_t first = (tile->image * images->row.size + view.row) * line +
                           view.column * images->channels + tile->channel;
-    if (!images->gate && !images->round_bf16) {
+    if (!images->gate && images->compute == DDP_F32) {
         view.x = images->x + first;
         view.image_step = images->row.size * line;
         view.row_step = line;
@@ -152,7 +155,7 @@ struct ddp_conv_view ddp_conv_load(const struct ddp_conv_images *images,
                     first + (image * images->row.size + row) * line + piece * images->channels;
                 copy(block + image * view.image_step + row * view.row_step +
                          piece * view.pixel_step,
-                     images->x + at, images->gate ? images->gate + at : NULL, images->round_bf16,
+                     images->x + at, images->gate ? images->gate + at : NULL, images->compute,
                      length);
             }
     return view;

@@ -19,7 +19,7 @@ struct ddp_conv_images {
     struct ddp_conv_axis row, column;
     const float *x;    /* (B,row.size,column.size,C) */
     const float *gate; /* of the same shape: x counts as 0 where this is not above 0; or NULL */
-    bool round_bf16;
+    enum ddp_dtype compute; /* x is rounded to it */
 };
 
 /* The cut; it depends on the shape alone. A tile is `rows` by `columns` positions of `group`

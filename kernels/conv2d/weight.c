@@ -85,7 +85,7 @@ struct gradients {
     int64_t step;        /* from position to position: O */
     int64_t lanes;       /* that exist, of `width` */
     int64_t width;
-    bool round_bf16;
+    enum ddp_dtype compute;
 };
 
 DDP_MULTIVERSION
@@ -106,9 +106,9 @@ static void load_gradients(const struct gradients *gradients, const int64_t *off
         }
         for (int64_t l = 0; bias && l < lanes; l++)
             bias[l] += to[l];
-        if (gradients->round_bf16)
+        if (gradients->compute != DDP_F32)
             for (int64_t l = 0; l < lanes; l++)
-                to[l] = ddp_bf16_to_f32(ddp_bf16_of(to[l]));
+                to[l] = ddp_operand(to[l], gradients->compute);
     }
 }
 
@@ -149,10 +149,10 @@ static void class_vectors(const struct tile *tile, const struct ddp_conv_walk *w
         .y = args->activation == DDP_ACTIVATION_RELU ? tile->y + first : NULL,
         .lanes = at_most(args->shape.out - first, width),
         .width = width,
-        .round_bf16 = args->compute == DDP_BF16,
+        .compute = args->compute,
     };
     const bool sum_bias = args->dbias && tile->at.channel == 0;
-    const bool direct = !gradients.y && !gradients.round_bf16 && gradients.lanes == width;
+    const bool direct = !gradients.y && args->compute == DDP_F32 && gradients.lanes == width;
     _Alignas(64) float block[GRADIENTS];
     int64_t offsets[GRADIENTS / DDP_CONV_LANES];
     float bias[2 * DDP_CONV_LANES] = {0};
@@ -286,7 +286,7 @@ enum ddp_status ddp_conv2d_weight(const struct ddp_conv2d_backward *args, void *
     struct work work = work_of(&args->shape);
     work.args = args;
     work.micro = ddp_conv_micro(ddp_cpu_isa());
-    work.images.round_bf16 = args->compute == DDP_BF16;
+    work.images.compute = args->compute;
     work.sums = args->scratch;
     work.bias = work.sums + work.chunks * work.vectors * work.vector_floats;
     struct ddp_conv_images chunk = work.images;

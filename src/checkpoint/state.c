@@ -160,6 +160,11 @@ enum ddp_status ddp_checkpoint_state_format(char **text, size_t *bytes,
                       state->apart.weights, "state", state->apart.state));
     if (state->has_rate)
         add(&root, "rate", json_real(state->rate));
+    if (state->loss_scale > 0)
+        add(&root, "loss_scale",
+            json_pack("{s:f, s:I, s:I}", "scale", state->loss_scale, "good_steps",
+                      (json_int_t)state->good_steps, "skipped_steps",
+                      (json_int_t)state->skipped_steps));
     char *dump = root ? ddp_json_text(root, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
     json_decref(root);
     if (!dump)
@@ -296,6 +301,22 @@ static bool read_rate(struct ddp_checkpoint_state *state, const json_t *rate, ch
     return true;
 }
 
+static bool read_loss_scale(struct ddp_checkpoint_state *state, const json_t *object, char *reason)
+{
+    const json_t *scale = json_object_get(object, "scale");
+    const json_t *good = json_object_get(object, "good_steps");
+    const json_t *skipped = json_object_get(object, "skipped_steps");
+    state->loss_scale = json_number_value(scale);
+    state->good_steps = json_integer_value(good);
+    state->skipped_steps = json_integer_value(skipped);
+    return !object ||
+           (json_is_real(scale) && state->loss_scale > 0 &&
+            (double)(float)state->loss_scale == state->loss_scale && json_is_integer(good) &&
+            state->good_steps >= 0 && state->good_steps <= INT32_MAX && json_is_integer(skipped) &&
+            state->skipped_steps >= 0 && state->skipped_steps <= state->cursor.step) ||
+           ddp_checkpoint_wrong(reason, "its \"loss_scale\" is not a scale and numbers of steps");
+}
+
 /* Checkpoints of version 0.2.0, and of runs that evaluate nothing, have none. */
 static bool read_best(struct ddp_checkpoint_best *best, int64_t last, const json_t *object,
                       char *reason)
@@ -347,6 +368,7 @@ static bool read_root(struct ddp_checkpoint_state *state, json_t *root, char *re
            ddp_checkpoint_facts_read(&state->facts, json_object_get(root, "run"), reason) &&
            read_files(state, json_object_get(root, "files"), reason) &&
            read_rate(state, json_object_get(root, "rate"), reason) &&
+           read_loss_scale(state, json_object_get(root, "loss_scale"), reason) &&
            read_apart(&state->apart, json_object_get(root, "local"), reason) &&
            read_best(&state->best, state->cursor.step, json_object_get(root, "evaluation"), reason);
 }

@@ -84,8 +84,11 @@ struct ddp_checkpoint_state {
     struct ddp_checkpoint_facts facts;
     struct ddp_checkpoint_best best;
     struct ddp_checkpoint_apart apart;
-    bool has_rate; /* the program has set the learning rate, in the schedule's place: */
-    double rate;   /* finite */
+    bool has_rate;         /* the program has set the learning rate, in the schedule's place: */
+    double rate;           /* finite */
+    double loss_scale;     /* of losses that are scaled, a float; 0: they are not */
+    int64_t good_steps;    /* since it changed, without an infinite gradient */
+    int64_t skipped_steps; /* of all, with one */
     struct ddp_checkpoint_part_sum parts[DDP_CHECKPOINT_PARTS];
     char own_file[DDP_CHECKPOINT_OWN_NAME]; /* "": there is none */
     struct ddp_checkpoint_part_sum own;

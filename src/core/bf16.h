@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * bf16, the upper half of a float32: conversions of one element; and float16 as found in files. */
+ * bf16, the upper half of a float32: conversions of one element; and float16, of files and of the
+ * operands of products. */
 #ifndef DDP_CORE_BF16_H
 #define DDP_CORE_BF16_H
 
@@ -55,6 +56,22 @@ static inline uint16_t ddp_f16_of(float value)
     value += 0.5f; /* whose last place is the smallest float16 */
     memcpy(&bits, &value, sizeof bits);
     return (uint16_t)(sign | (bits - 0x3f000000u));
+}
+
+/* The same as a float. Without a branch, so that loops are fast. */
+static inline float ddp_f16_round(float value)
+{
+    uint32_t bits, tiny;
+    memcpy(&bits, &value, sizeof bits);
+    const uint32_t sign = bits & 0x80000000u, size = bits & 0x7fffffffu;
+    const uint32_t kept = (size + 0xfffu + (size >> 13 & 1u)) & ~0x1fffu;
+    const uint32_t large = size > 0x7f800000u ? size | 0x400000u : 0x7f800000u;
+    memcpy(&value, &size, sizeof value);
+    value = value + 0.5f - 0.5f;
+    memcpy(&tiny, &value, sizeof tiny);
+    bits = sign | (size < 0x38800000u ? tiny : kept >= 0x47800000u ? large : kept);
+    memcpy(&value, &bits, sizeof value);
+    return value;
 }
 
 #endif

@@ -55,6 +55,8 @@ size_t ddp_dtype_bytes(enum ddp_dtype dtype)
         return 8;
     case DDP_BF16:
         return 2;
+    case DDP_F16:
+        break;
     }
     return 0;
 }

@@ -115,6 +115,10 @@ enum ddp_status ddp_exec_check_device(const ddp_graph *graph, const char *device
         return ddp_fail(DDP_ERR_UNSUPPORTED,
                         "--objective: losses of preferences are computed on the CPU alone: use "
                         "--device cpu");
+    if (graph->compute == DDP_F16 && strcmp(device, ddp_device_cpu.name) != 0)
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "--dtype fp16: products in float16 are computed on the CPU alone: use "
+                        "--dtype bf16, or --device cpu");
     return DDP_OK;
 }
 

@@ -18,7 +18,7 @@ struct ddp_operation {
 int ddp_graph_operation_count(const ddp_graph *graph);
 void ddp_graph_describe(const ddp_graph *graph, int index, struct ddp_operation *operation);
 
-/* The type that products are computed in: DDP_F32 or DDP_BF16. */
+/* The type that products are computed in: DDP_F32, DDP_BF16 or DDP_F16. */
 enum ddp_dtype ddp_graph_compute(const ddp_graph *graph);
 /* The type of activations in memory: likewise. */
 enum ddp_dtype ddp_graph_activations(const ddp_graph *graph);

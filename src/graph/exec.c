@@ -22,7 +22,8 @@ struct ddp_exec {
     uint16_t *const *frozen_bf16;
     float *gradients;
     bool adding;
-    bool reported; /* by this backward, that something is final */
+    const float *loss_scale; /* or NULL */
+    bool reported;           /* by this backward, that something is final */
     int32_t *predictions;
     ddp_exec_sync *sync; /* or NULL */
     void *sync_arg;
@@ -185,6 +186,11 @@ void ddp_exec_set_predictions(ddp_exec *exec, int32_t *predictions)
     exec->predictions = predictions;
 }
 
+void ddp_exec_set_loss_scale(ddp_exec *exec, const float *scale)
+{
+    exec->loss_scale = scale;
+}
+
 void ddp_exec_set_weights_bf16(ddp_exec *exec, const uint16_t *weights)
 {
     exec->weights_bf16 = weights;
@@ -311,13 +317,19 @@ static bool is_apart(const ddp_exec *exec, const ddp_tensor *parameter)
     return exec->gradient_of.memory && parameter->index == exec->gradient_of.parameter;
 }
 
+const float *ddp_exec_loss_gradient(const ddp_exec *exec)
+{
+    return exec->loss_scale ? exec->loss_scale
+                            : (const void *)(exec->arena + exec->arena_bytes - DDP_CACHE_LINE);
+}
+
 void *ddp_exec_gradient(const ddp_exec *exec, const ddp_tensor *tensor)
 {
     if (!tensor || !ddp_exec_trains(exec))
         return NULL;
     tensor = ddp_tensor_base(tensor);
     if (tensor == exec->graph->loss)
-        return (void *)(exec->arena + exec->arena_bytes - DDP_CACHE_LINE);
+        return (void *)ddp_exec_loss_gradient(exec);
     if (tensor->kind == TENSOR_PARAMETER)
         return is_apart(exec, tensor) ? exec->gradient_of.memory
                                       : exec->gradients + flat_offset(exec, tensor);

@@ -49,6 +49,10 @@ void ddp_exec_set_gradients(ddp_exec *exec, float *gradients);
  * them. */
 void ddp_exec_set_adding(ddp_exec *exec, bool adding);
 
+/* The gradient of the loss that backward begins with: all others become so many times larger.
+ *   scale  device memory of the CPU, read when the loss is computed; NULL: 1 */
+void ddp_exec_set_loss_scale(ddp_exec *exec, const float *scale);
+
 /* A bf16 copy of the flat weights, which graphs that compute in bf16 need. Device memory; kept up
  * to date by the caller. */
 void ddp_exec_set_weights_bf16(ddp_exec *exec, const uint16_t *weights);

@@ -116,6 +116,7 @@ static enum ddp_status make_answers(const struct chunk *chunk, bool gradient)
         .dlogits = gradient ? chunk->logits : NULL,
         .row_losses = gradient ? NULL : answers->losses + chunk->first,
         .row_weights = gradient ? answers->weights + chunk->first : NULL,
+        .dloss = ddp_exec_loss_gradient(chunk->exec),
     };
     return ddp_exec_kernels(chunk->exec)
         ->softmax_cross_entropy(&args, ddp_exec_stream(chunk->exec));
@@ -141,6 +142,7 @@ static enum ddp_status make_loss(const struct chunk *chunk, bool gradient)
         .accumulate_loss = chunk->adds || chunk->first > 0,
         .first_row = chunk->first,
         .dlogits = gradient ? chunk->logits : NULL,
+        .dloss = ddp_exec_loss_gradient(exec),
         .predictions = predictions ? predictions + chunk->first : NULL,
     };
     return ddp_exec_kernels(exec)->softmax_cross_entropy(&args, ddp_exec_stream(exec));

@@ -17,6 +17,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
         .targets = ddp_exec_value(exec, node->inputs[1]),
         .loss = ddp_exec_value(exec, node->output),
         .dx = ddp_exec_gradient(exec, output),
+        .dloss = ddp_exec_loss_gradient(exec),
     };
     return ddp_exec_kernels(exec)->mse(&args, ddp_exec_stream(exec));
 }

@@ -23,6 +23,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
         .loss = loss,
         .uncounted = loss + 1,
         .dlogits = ddp_exec_gradient(exec, logits),
+        .dloss = ddp_exec_loss_gradient(exec),
         .predictions = ddp_exec_predictions(exec),
     };
     return ddp_exec_kernels(exec)->softmax_cross_entropy(&args, ddp_exec_stream(exec));

@@ -105,6 +105,10 @@ static enum ddp_status create_loss(struct dp *dp)
         status = ddp_exec_create(&dp->tail_loss_exec, setup->tail_graph, device,
                                  DDP_MODE_MASTER_PARTS, master(dp)->weights);
     if (status == DDP_OK)
+        ddp_replica_equip(master(dp), dp->loss_exec);
+    if (status == DDP_OK && dp->tail_loss_exec)
+        ddp_replica_equip(master(dp), dp->tail_loss_exec);
+    if (status == DDP_OK)
         status = ddp_device_alloc(device, LOSS_BYTES, (void **)&dp->loss);
     if (status == DDP_OK && !ddp_device_host_memory(device))
         status = ddp_device_alloc(device, labels_bytes(dp), (void **)&dp->labels);

@@ -53,8 +53,10 @@ void ddp_mode_destroy(ddp_mode *mode)
 enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, double rate, int64_t step,
                               float *loss)
 {
-    for (int r = 0; r < mode->setup.replicas; r++)
+    for (int r = 0; r < mode->setup.replicas; r++) {
         mode->replicas[r].step = step;
+        mode->replicas[r].loss_scale = mode->replicas->loss_scale;
+    }
     enum ddp_status status = mode->ops->step(mode, loader, rate, step, loss);
     mode->failed = status != DDP_OK;
     /* In a trace a step ends when its device is done with it: that is when spans are known. */
@@ -65,6 +67,16 @@ enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, double rate, i
 double ddp_mode_gradient_norm(const ddp_mode *mode)
 {
     return mode->updater.norm;
+}
+
+struct ddp_loss_scale ddp_mode_loss_scale(const ddp_mode *mode)
+{
+    return mode->replicas->loss_scale;
+}
+
+void ddp_mode_set_loss_scale(ddp_mode *mode, const struct ddp_loss_scale *scale)
+{
+    mode->replicas->loss_scale = *scale;
 }
 
 int64_t ddp_mode_counted(const ddp_mode *mode)

@@ -8,6 +8,7 @@
 
 #include "data/loader.h"
 #include "graph/graph.h"
+#include "kernels/clip.h"
 #include "mode/frozen.h"
 #include "mode/lanes.h"
 #include "optim/optim.h"
@@ -64,8 +65,10 @@ struct ddp_mode_setup {
     const struct ddp_frozen_host *frozen; /* of all ranks, complete; the graph's frozen parameters.
                             Not read after the mode is made where devices have memory of their own.
                             NULL: there are none */
-    enum ddp_dtype compute; /* DDP_BF16: the graphs compute in it, and get such weights; else
-                               DDP_F32 */
+    enum ddp_dtype compute; /* DDP_BF16: the graphs compute in it, and get such weights; DDP_F16:
+                               they compute in it, and losses are scaled; else DDP_F32 */
+    double loss_scale;      /* of DDP_F16: the first one, */
+    int64_t scale_every;    /* ... and the good steps after which it doubles, below 2^31 */
     uint64_t seed;          /* of random numbers in the graph: dropout */
     struct ddp_optimizer_config optimizer; /* its no_decay is not used: */
     bool decay_matrices_only; /* no weight decay for parameters of one dimension: biases, norms */
@@ -155,6 +158,12 @@ enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, double rate, i
 /* The norm of the last step's mean gradient, before it was clipped: not finite if the gradient was
  * not; -1 if the setup does not ask for it. The same on all ranks, and in all modes. */
 double ddp_mode_gradient_norm(const ddp_mode *mode);
+
+/* What the next step's loss is multiplied by, as torch.amp.GradScaler does it: a step is left out
+ * where that makes gradients infinite. Without a scale unless the mode computes in DDP_F16. The
+ * same on all ranks. */
+struct ddp_loss_scale ddp_mode_loss_scale(const ddp_mode *mode);
+void ddp_mode_set_loss_scale(ddp_mode *mode, const struct ddp_loss_scale *scale);
 
 /* Targets of the last step that count, on all ranks; for a loss that leaves out none, its shards.
  * 0: the step was left out. */

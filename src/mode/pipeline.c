@@ -338,8 +338,10 @@ static enum ddp_status pipeline_step(ddp_mode *mode, ddp_loader *loader, double 
     pipeline->step = step;
     pipeline->feed.loader = loader;
     pipeline->feed.taken = 0;
-    for (int i = 0; i < pipeline->here_count; i++)
+    for (int i = 0; i < pipeline->here_count; i++) {
         ddp_stage_replica(&pipeline->here[i])->step = step;
+        ddp_stage_replica(&pipeline->here[i])->loss_scale = mode->replicas->loss_scale;
+    }
     ddp_job_report(job, pipeline->phase, step);
     enum ddp_status status = run_phase(pipeline, run_shards);
     if (status != DDP_OK) {

@@ -58,10 +58,8 @@ static enum ddp_status make_exec(const struct ddp_pipeline_stage *stage, const d
     const struct ddp_replica *replica = ddp_stage_replica(stage);
     enum ddp_status status =
         ddp_exec_create(exec, graph, replica->device, DDP_MODE_WORKER_PARTS, replica->weights);
-    if (status == DDP_OK) {
-        ddp_exec_set_weights_bf16(*exec, replica->weights_bf16);
-        ddp_exec_set_frozen(*exec, replica->frozen.values, replica->frozen.rounded);
-    }
+    if (status == DDP_OK)
+        ddp_replica_equip(replica, *exec);
     return status;
 }
 

@@ -66,14 +66,20 @@ static enum ddp_status make_gradients(struct ddp_replica *replica,
                           replica->gradients);
 }
 
+void ddp_replica_equip(const struct ddp_replica *replica, ddp_exec *exec)
+{
+    const float *scale = &replica->loss_scale.scale;
+    ddp_exec_set_weights_bf16(exec, replica->weights_bf16);
+    ddp_exec_set_frozen(exec, replica->frozen.values, replica->frozen.rounded);
+    ddp_exec_set_loss_scale(exec, *scale > 0 ? scale : NULL);
+}
+
 static enum ddp_status make_exec(struct ddp_replica *replica, const ddp_graph *graph,
                                  unsigned parts, ddp_exec **exec)
 {
     enum ddp_status status = ddp_exec_create(exec, graph, replica->device, parts, replica->weights);
-    if (status == DDP_OK) {
-        ddp_exec_set_weights_bf16(*exec, replica->weights_bf16);
-        ddp_exec_set_frozen(*exec, replica->frozen.values, replica->frozen.rounded);
-    }
+    if (status == DDP_OK)
+        ddp_replica_equip(replica, *exec);
     return status;
 }
 
@@ -92,6 +98,7 @@ enum ddp_status ddp_replica_open(struct ddp_replica *replica, const struct ddp_m
     replica->flat_count = ddp_graph_flat_count(setup->graph);
     replica->flat_bytes = (size_t)replica->flat_count * sizeof(float);
     replica->seed = setup->seed;
+    replica->loss_scale.scale = setup->compute == DDP_F16 ? (float)setup->loss_scale : 0;
     enum ddp_status status = DDP_OK;
     if (!replica->device)
         status = ddp_replica_open_device(replica, setup, index);

@@ -25,8 +25,9 @@ struct ddp_replica {
     float *gradients;                                     /* where the local sum ends */
     bool owns_weights, owns_weights_bf16, owns_gradients; /* or a communicator does */
     struct ddp_lanes lanes;
-    uint64_t seed; /* of random numbers in the graph */
-    int64_t step;  /* the optimizer step being run; set by the mode */
+    uint64_t seed;                    /* of random numbers in the graph */
+    int64_t step;                     /* the optimizer step being run; set by the mode */
+    struct ddp_loss_scale loss_scale; /* of that step; without a scale unless it is in float16 */
     struct ddp_inputs inputs;
     struct ddp_recordings recordings;
     /* Elements of the flat array at which `ready` does something: recorded passes end parts there.
@@ -46,6 +47,9 @@ struct ddp_replica_memory {
  *   replica  zeroed */
 enum ddp_status ddp_replica_open_device(struct ddp_replica *replica,
                                         const struct ddp_mode_setup *setup, int index);
+
+/* What an exec of the replica's reads, but for inputs and gradients. */
+void ddp_replica_equip(const struct ddp_replica *replica, ddp_exec *exec);
 
 /* Makes replica `index` on its device, which is opened unless it is open, with the setup's initial
  * weights.

@@ -69,7 +69,7 @@ static enum ddp_status create_optimizer(struct ddp_updater *updater,
 
 int64_t ddp_updater_blocks(const struct ddp_mode_setup *setup)
 {
-    return setup->clip_norm > 0 || setup->gradient_norm
+    return setup->clip_norm > 0 || setup->gradient_norm || setup->compute == DDP_F16
                ? ddp_norm_blocks(ddp_graph_flat_count(setup->whole ? setup->whole : setup->graph))
                : 0;
 }
@@ -93,7 +93,8 @@ enum ddp_status ddp_updater_open(struct ddp_updater *updater, struct ddp_replica
         .first_parameter = DDP_FLAT_ALIGN + ddp_graph_statistics_count(setup->graph),
         .global_shards = setup->global_shards,
         .clip_norm = setup->clip_norm,
-        .only_finite = setup->only_finite,
+        .only_finite = setup->only_finite || setup->compute == DDP_F16,
+        .scale_every = setup->scale_every,
         .norm = -1,
     };
     enum ddp_status status = DDP_OK;
@@ -218,13 +219,15 @@ static struct ddp_clip clip_of(const struct ddp_updater *updater)
         .targets = updater->targets,
         .most = updater->clip_norm,
         .only_finite = updater->only_finite,
+        .loss_scale = updater->replica->loss_scale.scale,
     };
 }
 
 double ddp_updater_divisor(const struct ddp_updater *updater)
 {
     const double targets = updater->targets > 0 ? (double)updater->targets : 1;
-    return (double)updater->counted / targets;
+    const double scale = updater->loss_scale > 0 ? (double)updater->loss_scale : 1;
+    return (double)updater->counted / targets * scale;
 }
 
 static void take(struct ddp_updater *updater, const struct ddp_clipped *clipped)
@@ -234,6 +237,10 @@ static void take(struct ddp_updater *updater, const struct ddp_clipped *clipped)
     updater->norm = clipped->norm;
     updater->scale = clipped->scale;
     updater->left_out = clipped->left_out;
+    updater->loss_scale = updater->replica->loss_scale.scale;
+    if (updater->loss_scale > 0 && updater->counted > 0)
+        ddp_loss_scale_follow(&updater->replica->loss_scale, !updater->left_out,
+                              updater->scale_every);
 }
 
 void ddp_updater_decide(struct ddp_updater *updater, double rate, int64_t step)
@@ -244,7 +251,7 @@ void ddp_updater_decide(struct ddp_updater *updater, double rate, int64_t step)
                     updater->uncounted, &clipped);
     take(updater, &clipped);
     updater->rate = rate;
-    updater->step = step;
+    updater->step = step - updater->replica->loss_scale.skipped;
 }
 
 /* The statistics among elements [begin, end) follow what the shards saw. */
@@ -329,7 +336,7 @@ enum ddp_status ddp_updater_run(struct ddp_updater *updater, double rate, int64_
     if (status != DDP_OK)
         return status;
     updater->rate = rate;
-    updater->step = step;
+    updater->step = step - updater->replica->loss_scale.skipped;
     const int64_t began = ddp_trace_begin();
     status = apply(updater, 0, count, 0, updater->on_device);
     ddp_trace_end("update", began, "elements", count);

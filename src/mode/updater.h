@@ -38,6 +38,8 @@ struct ddp_updater {
     double norm, rate;
     bool left_out; /* also because of only_finite */
     float scale;
+    int64_t scale_every;
+    float loss_scale; /* that its gradients were multiplied by; 0: by none */
     int64_t step;
 };
 
@@ -65,7 +67,7 @@ void ddp_updater_take_head(struct ddp_updater *updater);
  * is -0, so that a sum over workers has the bits of the one that has. */
 double *ddp_updater_sums(struct ddp_updater *updater, size_t *count);
 
-/* What the step's sums over all shards are divided by. */
+/* What the step's sums of gradients over all shards are divided by. */
 double ddp_updater_divisor(const struct ddp_updater *updater);
 
 void ddp_updater_decide(struct ddp_updater *updater, double rate, int64_t step);

@@ -25,7 +25,7 @@ struct ddp_model_config {
     int dim_count;    /* ... and its shape: (C,H,W) of images, (T) of tokens */
     int64_t dims[4];
     int64_t classes;        /* or tokens of the vocabulary; 0: no labels, or numbers */
-    enum ddp_dtype compute; /* of matrix products: DDP_F32 or DDP_BF16 */
+    enum ddp_dtype compute; /* of matrix products: DDP_F32, DDP_BF16 or DDP_F16 */
     /* What the device's kernels offer; of the run, not of the model: */
     enum ddp_dtype activations; /* in memory: DDP_F32, or DDP_BF16 with that compute */
     struct ddp_graph_offers offers;

@@ -457,7 +457,7 @@ static void find_advice(const struct ddp_planned *planned, const struct ddp_memo
         config.recompute = false;
     }
     if (!plan.device.host_memory && config.compute == DDP_F32) {
-        ddp_train_config_dtype(&config, &plan, true);
+        ddp_train_config_dtype(&config, &plan, DDP_TRAIN_BF16);
         if (fits_with(planned, &plan, &config, limits))
             advise(advice, "--dtype bf16");
     }

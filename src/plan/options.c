@@ -18,7 +18,7 @@
 #define OPTION_STRUCT struct ddp_train_options
 
 const char *const ddp_file_dtype_names[] = {"auto", "fp32", "bf16", NULL};
-static const char *const dtype_names[] = {"fp32", "bf16", NULL};
+static const char *const dtype_names[] = {"fp32", "bf16", "fp16", NULL};
 const char *const ddp_nan_names[] = {
     [DDP_NAN_STOP] = "stop", [DDP_NAN_SKIP] = "skip", [DDP_NAN_WARN] = "warn", NULL};
 
@@ -195,9 +195,13 @@ static const struct ddp_option rows[] = {
     {OPTION_TEXT("config", config, "FILE"), .excludes = "size",
      .help = "FILE.yaml: options, by their names, which the command line overrides; gpt2, llama: "
              "shape from this config.json of Hugging Face"},
-    {OPTION_CHOICE("dtype", dtype, dtype_names, "TYPE"), .example = "--dtype bf16",
-     .help = "type of the operands of products, and of activations on GPUs: fp32 (default) or "
-             "bf16; weights are fp32"},
+    {OPTION_CHOICE("dtype", dtype, dtype_names, "TYPE[,WHAT...]"), .example = "--dtype bf16",
+     .help =
+         "type of the operands of products, and of activations on GPUs: fp32 (default), bf16 or "
+         "fp16 (on the CPU; scale=S: the loss is multiplied by it, default 65536; every=N: it "
+         "doubles after N steps, default 2000); weights are fp32"},
+    {OPTION_REAL("dtype ...,scale", loss_scale, 1, 1 << 30, "S")},
+    {OPTION_INT("dtype ...,every", scale_every, 1, INT32_MAX, "N")},
     {OPTION_TEXT("data", data, "PATH"), .scope = DDP_OF_DATA, .example = "--data book.txt",
      .letter = 'd',
      .help = "training data: a directory (images, texts, IDX, CIFAR, train.bin), X.npy,Y.npy, "
@@ -577,6 +581,8 @@ void ddp_train_options_default(struct ddp_train_options *options)
         .step_size = 30,
         .bucket_mb = 25,
         .zero = 1,
+        .loss_scale = 65536,
+        .scale_every = 2000,
         .sync_every = 1,
         .outer_rate = 1,
         .keep = 3,

@@ -13,7 +13,7 @@
 #include "report/metrics.h"
 
 /* What --dtype takes, in the order of its names. */
-enum ddp_train_dtype { DDP_TRAIN_FP32, DDP_TRAIN_BF16 };
+enum ddp_train_dtype { DDP_TRAIN_FP32, DDP_TRAIN_BF16, DDP_TRAIN_FP16 };
 
 #define DDP_TRAIN_DEVICES 64 /* the most that --devices and --replicas take */
 
@@ -79,7 +79,9 @@ struct ddp_train_options {
     const char *stop;                    /* ends a sample; NULL: none */
     int64_t sample_every, sample_length; /* steps, 0: never; tokens */
     int dtype;                           /* enum ddp_train_dtype */
-    int64_t epochs, steps;               /* steps 0: as the epochs say */
+    double loss_scale;                   /* of fp16, and the steps after which it doubles: */
+    int64_t scale_every;
+    int64_t epochs, steps; /* steps 0: as the epochs say */
     int64_t batch_size, global_batch, acc_steps;
     int64_t lanes;
     int64_t replicas, threads;
@@ -216,7 +218,7 @@ bool ddp_train_plan_has_tail(const struct ddp_train_plan *plan);
 
 /* What --dtype and the device's kernels mean for the model. */
 void ddp_train_config_dtype(struct ddp_model_config *config, const struct ddp_train_plan *plan,
-                            bool bf16);
+                            enum ddp_train_dtype dtype);
 
 /* The units that shards are divided among: workers, or replicas, of DataParallel or of
  * pipelines. */

@@ -152,6 +152,10 @@ enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
         return ddp_fail(DDP_ERR_INVALID,
                         "--sample-every: only gpt2 and llama write texts, and the model is %s",
                         plan->model->name);
+    if (options->dtype != DDP_TRAIN_FP16 && (ddp_train_given(options, "dtype ...,scale") ||
+                                             ddp_train_given(options, "dtype ...,every")))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--dtype: scale= and every= belong to fp16, which scales the loss");
     enum ddp_status status = check_shape(options);
     if (status == DDP_OK)
         status = ddp_train_check_objective(options, plan);

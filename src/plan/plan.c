@@ -43,6 +43,11 @@ static enum ddp_status choose_local(struct ddp_train_plan *plan,
                         "--sync-every %" PRId64 " and --sync-batch-norm, which needs all workers "
                         "in each step, exclude each other: give one",
                         options->sync_every);
+    if (local && options->dtype == DDP_TRAIN_FP16)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--sync-every %" PRId64 " and --dtype fp16, which scales the loss of all "
+                        "workers alike, exclude each other: use --dtype bf16",
+                        options->sync_every);
     if (local)
         plan->local = (struct ddp_mode_local){
             .every = options->sync_every,
@@ -245,10 +250,11 @@ bool ddp_train_plan_has_tail(const struct ddp_train_plan *plan)
 /* A GPU that is only planned for has all that its kernels offer. Without eps Adam divides zero by
  * zero, and padding would not stay zero. */
 void ddp_train_config_dtype(struct ddp_model_config *config, const struct ddp_train_plan *plan,
-                            bool bf16)
+                            enum ddp_train_dtype dtype)
 {
     const struct ddp_kernels *kernels = plan->device.kernels;
-    config->compute = bf16 ? DDP_BF16 : DDP_F32;
+    const bool bf16 = dtype == DDP_TRAIN_BF16;
+    config->compute = bf16 ? DDP_BF16 : dtype == DDP_TRAIN_FP16 ? DDP_F16 : DDP_F32;
     config->activations = bf16 && (!kernels || kernels->bf16_activations) ? DDP_BF16 : DDP_F32;
     config->offers.fuses_norms = !kernels || kernels->add_layer_norm_forward;
     config->offers.pads_classes =

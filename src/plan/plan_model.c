@@ -162,7 +162,7 @@ enum ddp_status ddp_planned_build(struct ddp_planned *planned)
     };
     for (int i = 0; i < info->dim_count; i++)
         config->dims[i] = info->dims[i];
-    ddp_train_config_dtype(config, &planned->plan, options->dtype == DDP_TRAIN_BF16);
+    ddp_train_config_dtype(config, &planned->plan, (enum ddp_train_dtype)options->dtype);
     config->recompute = options->recompute;
     if (ddp_train_evaluates_only(options) && config->classes < planned->load.config.classes)
         config->classes = planned->load.config.classes; /* of samples without labels */

@@ -18,7 +18,8 @@ struct row {
     enum ddp_mode_kind mode;
     int units;                /* workers, replicas or stages */
     int cuts[DDP_STAGES_MAX]; /* of stages */
-    bool zero, bf16;
+    bool zero;
+    enum ddp_train_dtype dtype;
     int64_t batch, shards; /* of a unit and step; batch 0: nothing fits */
     struct ddp_memory memory;
 };
@@ -115,7 +116,7 @@ static enum ddp_status fill_row(const struct ddp_planned *planned, struct row *r
     if (row->mode == DDP_MODE_PIPELINE && !cut(planned, row))
         return DDP_OK;
     struct ddp_train_plan plan = plan_of(planned, row, row->shards);
-    ddp_train_config_dtype(&config, &plan, row->bf16);
+    ddp_train_config_dtype(&config, &plan, row->dtype);
     if (ddp_sampler_shard_samples(&plan.sampler) == 0) /* the data are too few */
         return DDP_OK;
     enum ddp_status status =
@@ -136,33 +137,34 @@ struct table {
 };
 
 static enum ddp_status add_row(struct table *table, enum ddp_mode_kind mode, int units, bool zero,
-                               bool bf16)
+                               enum ddp_train_dtype dtype)
 {
     const struct ddp_train_options *options = table->planned->options;
     if (table->count == ROWS || (ddp_train_given(options, "mode") && options->mode != (int)mode) ||
         ((ddp_train_given(options, "stages") || options->cut) && mode != DDP_MODE_PIPELINE) ||
-        (ddp_train_given(options, "dtype") && (options->dtype == DDP_TRAIN_BF16) != bf16) ||
+        (ddp_train_given(options, "dtype") ? options->dtype != (int)dtype
+                                           : dtype == DDP_TRAIN_FP16) ||
         (ddp_train_given(options, "zero") && mode == DDP_MODE_DDP && (options->zero > 0) != zero) ||
         (options->sync_every > 1 && (mode != DDP_MODE_DDP || zero)) ||
         (options->sync_batch_norm && mode != DDP_MODE_DDP) ||
         (mode != DDP_MODE_PIPELINE && units > options->lanes))
         return DDP_OK;
     struct row *row = &table->rows[table->count++];
-    *row = (struct row){.mode = mode, .units = units, .zero = zero, .bf16 = bf16};
+    *row = (struct row){.mode = mode, .units = units, .zero = zero, .dtype = dtype};
     return fill_row(table->planned, row, table->limits);
 }
 
-static enum ddp_status add_rows(struct table *table, int units, bool bf16)
+static enum ddp_status add_rows(struct table *table, int units, enum ddp_train_dtype dtype)
 {
     if (units == 1)
-        return add_row(table, DDP_MODE_ACCUM, 1, false, bf16);
-    enum ddp_status status = add_row(table, DDP_MODE_DDP, units, false, bf16);
+        return add_row(table, DDP_MODE_ACCUM, 1, false, dtype);
+    enum ddp_status status = add_row(table, DDP_MODE_DDP, units, false, dtype);
     if (status == DDP_OK)
-        status = add_row(table, DDP_MODE_DDP, units, true, bf16);
+        status = add_row(table, DDP_MODE_DDP, units, true, dtype);
     if (status == DDP_OK)
-        status = add_row(table, DDP_MODE_DP, units, false, bf16);
+        status = add_row(table, DDP_MODE_DP, units, false, dtype);
     if (status == DDP_OK && table->planned->plan.mode == DDP_MODE_PIPELINE)
-        status = add_row(table, DDP_MODE_PIPELINE, units, false, bf16);
+        status = add_row(table, DDP_MODE_PIPELINE, units, false, dtype);
     return status;
 }
 
@@ -197,6 +199,7 @@ static int mode_width(const struct table *table)
 
 static void print_row(const struct table *table, int number, int best)
 {
+    static const char *const dtypes[] = {"fp32", "bf16", "fp16"};
     const struct row *row = &table->rows[number];
     const struct ddp_memory *memory = &row->memory;
     const double moved = exchanged(row);
@@ -211,8 +214,7 @@ static void print_row(const struct table *table, int number, int best)
             row->mode != DDP_MODE_DDP ? "-"
             : row->zero               ? "1"
                                       : "0",
-            row->bf16 ? "bf16" : "fp32", batch, shards, samples,
-            ddp_text_bytes(memory->unit_total, text[0]),
+            dtypes[row->dtype], batch, shards, samples, ddp_text_bytes(memory->unit_total, text[0]),
             ddp_text_bytes(memory->host_total, text[1]),
             moved > 0 ? ddp_text_bytes(moved, text[2]) : "-");
 }
@@ -247,14 +249,14 @@ enum ddp_status ddp_planned_print_table(const struct ddp_planned *planned,
               count = sizeof units / sizeof units[0];
     struct table table = {.planned = planned, .limits = limits, .out = out};
     enum ddp_status status = DDP_OK;
-    for (int bf16 = 0; status == DDP_OK && bf16 < 2; bf16++) {
+    for (int dtype = 0; status == DDP_OK && dtype <= DDP_TRAIN_FP16; dtype++) {
         bool listed = false;
         for (int i = 0; status == DDP_OK && i < count; i++) {
             listed = listed || own == units[i];
-            status = add_rows(&table, units[i], bf16);
+            status = add_rows(&table, units[i], (enum ddp_train_dtype)dtype);
         }
         if (status == DDP_OK && !listed)
-            status = add_rows(&table, own, bf16);
+            status = add_rows(&table, own, (enum ddp_train_dtype)dtype);
     }
     if (status == DDP_OK)
         print_table(&table);

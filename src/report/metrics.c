@@ -139,7 +139,7 @@ static double lap(ddp_train_metrics *metrics)
 
 void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double loss, int64_t counted,
                             const struct ddp_preferences *preferences, double rate,
-                            double gradient_norm, double wait_seconds)
+                            double gradient_norm, double loss_scale, double wait_seconds)
 {
     const struct ddp_train_facts *facts = &metrics->facts;
     const int64_t in_epoch = step % facts->steps_per_epoch;
@@ -157,6 +157,7 @@ void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double los
         .has_preferences = preferences,
         .rate = rate,
         .gradient_norm = gradient_norm,
+        .loss_scale = loss_scale,
         .seconds = lap(metrics),
         .wait_seconds = wait_seconds - metrics->wait_seconds,
         .samples = (double)rows * (double)facts->global_shards,

@@ -61,6 +61,7 @@ struct ddp_train_event {
     double loss, rate;
     int64_t counted;      /* labels that the loss is the mean of, as ddp_mode_counted() has it */
     double gradient_norm; /* NAN: not computed */
+    double loss_scale;    /* of the next step; 0: losses are not scaled */
     bool has_preferences; /* the loss is of such */
     struct ddp_preferences preferences;
     double seconds;      /* since the end of the step before, evaluations left out */
@@ -160,7 +161,7 @@ enum ddp_status ddp_train_metrics_open(ddp_train_metrics **metrics,
  *   wait_seconds  that data has been waited for since the start */
 void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double loss, int64_t counted,
                             const struct ddp_preferences *preferences, double rate,
-                            double gradient_norm, double wait_seconds);
+                            double gradient_norm, double loss_scale, double wait_seconds);
 
 /* The last one; it ends with the metrics. */
 const struct ddp_train_event *ddp_train_metrics_last(const ddp_train_metrics *metrics);

@@ -205,6 +205,8 @@ static void board_step(void *state, const struct ddp_train_event *step)
                    step->flops / (step->seconds + 1e-9) / step->peak_flops);
     if (!isnan(step->gradient_norm))
         add_scalar(&scalars, "train/gradient_norm", step->gradient_norm);
+    if (step->loss_scale > 0)
+        add_scalar(&scalars, "train/loss_scale", step->loss_scale);
     if (step->has_preferences)
         add_preferences(&scalars, "train/", &step->preferences);
     write_summary(board, step->step + 1, scalars.pointers, scalars.count);

@@ -112,11 +112,16 @@ static void add_local(struct ddp_checkpoint_facts *facts, const struct ddp_mode_
 void ddp_run_collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts *facts)
 {
     const struct ddp_train_plan *plan = &run->planned.plan;
+    char scale[32];
     facts->count = 0;
     ddp_checkpoint_fact_add(facts, "model", "%s", ddp_graph_description(run->planned.graph));
     add_number(facts, "dropout",
                plan->model->dropout ? plan->model->dropout(&run->planned.model_config) : 0);
     add_flag(facts, "bf16", run->planned.model_config.compute == DDP_BF16);
+    if (run->planned.model_config.compute == DDP_F16) /* earlier versions had none */
+        ddp_checkpoint_fact_add(facts, "fp16", "scale %s, twice every %" PRId64 " steps",
+                                number_text(scale, run->planned.options->loss_scale),
+                                run->planned.options->scale_every);
     ddp_checkpoint_fact_add(facts, "parameters", "%" PRId64,
                             ddp_graph_element_count(run->planned.graph));
     if (ddp_graph_frozen_count(run->planned.graph) > 0) /* which checkpoints do not hold */

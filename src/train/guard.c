@@ -215,7 +215,9 @@ static enum ddp_status skip_empty(struct ddp_run *run, int64_t step)
 enum ddp_status ddp_train_guard_step(struct ddp_run *run, int64_t step, double loss, double norm)
 {
     const bool bad_loss = !isfinite(loss);
-    const bool bad_norm = ddp_mode_gradient_norm(run->mode) != -1 && !isfinite(norm);
+    /* A gradient that was scaled above 1 may be finite in a later step, with a smaller scale. */
+    const bool bad_norm = ddp_mode_gradient_norm(run->mode) != -1 && !isfinite(norm) &&
+                          !(ddp_mode_loss_scale(run->mode).scale >= 1);
     char what[64];
     bool said;
     if (ddp_mode_counted(run->mode) == 0)

@@ -222,6 +222,7 @@ enum ddp_status ddp_run_step(struct ddp_run *run)
     const bool prefers = ddp_mode_preferences(run->mode, &preferences);
     ddp_train_metrics_step(run->metrics, step, (double)loss, ddp_mode_counted(run->mode),
                            prefers ? &preferences : NULL, rate, norm,
+                           (double)ddp_mode_loss_scale(run->mode).scale,
                            ddp_loader_wait_seconds(run->loader));
     status = ddp_train_guard_step(run, step, (double)loss, norm);
     if (status == DDP_OK && run->planned.options->report.verbose)

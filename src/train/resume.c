@@ -191,8 +191,9 @@ static enum ddp_status take_weights(struct ddp_run *run, float *weights)
 
 /* What rank 0 finds, for all. */
 struct found {
-    int64_t is_resumed, step, saved_step, lanes, extended_at, workers, weights, state;
-    double rate, extended_rate, own_rate; /* as bits: they travel as they are */
+    int64_t is_resumed, step, saved_step, lanes, extended_at, workers, weights, state, good_steps,
+        skipped_steps;
+    double rate, extended_rate, own_rate, loss_scale; /* as bits: they travel as they are */
 };
 
 enum ddp_status ddp_run_resume(struct ddp_run *run)
@@ -224,7 +225,10 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
                 .extended_at = schedule->extended_at,
                 .rate = schedule->rate,
                 .extended_rate = schedule->extended_rate,
-                .own_rate = run->resumed.state.has_rate ? run->resumed.state.rate : NAN};
+                .own_rate = run->resumed.state.has_rate ? run->resumed.state.rate : NAN,
+                .good_steps = run->resumed.state.good_steps,
+                .skipped_steps = run->resumed.state.skipped_steps,
+                .loss_scale = run->resumed.state.loss_scale};
             /* A plan has none; a reference is made before, of those that training began with. */
             if (status == DDP_OK && run->weights && !ddp_run_refers(run))
                 status = take_weights(run, run->weights);
@@ -247,6 +251,8 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
         schedule->extended_rate = found.extended_rate;
         schedule->rate = found.rate;
         run->own_rate = found.own_rate;
+        run->resumed_scale = (struct ddp_loss_scale){
+            (float)found.loss_scale, (int32_t)found.good_steps, found.skipped_steps};
     } else if (status == DDP_OK && !ddp_train_evaluates_only(options)) {
         status = ddp_train_plan_check_lanes(&run->planned.plan);
     }
@@ -320,6 +326,8 @@ enum ddp_status ddp_run_restore(struct ddp_run *run)
         status = restore_weights(run);
     if (status == DDP_OK && run->is_resumed)
         status = restore_optimizer(run);
+    if (status == DDP_OK && run->resumed_scale.scale > 0)
+        ddp_mode_set_loss_scale(run->mode, &run->resumed_scale);
     ddp_checkpoint_drop_files(&run->resumed);
     return status == DDP_OK && run->checkpoint_dir.path ? create_writer(run) : status;
 }
@@ -367,11 +375,15 @@ bool ddp_run_checkpoint_due(const struct ddp_run *run, int64_t step, bool last)
 void ddp_run_describe_state(const struct ddp_run *run, struct ddp_checkpoint_state *state)
 {
     const struct ddp_mode_apart apart = ddp_mode_apart_now(run->mode);
+    const struct ddp_loss_scale scale = ddp_mode_loss_scale(run->mode);
     *state = (struct ddp_checkpoint_state){.cursor = cursor_at(run, run->step),
                                            .best = run->best,
                                            .apart = {apart.workers, apart.weights, apart.state},
                                            .has_rate = isfinite(run->own_rate),
-                                           .rate = run->own_rate};
+                                           .rate = run->own_rate,
+                                           .loss_scale = (double)scale.scale,
+                                           .good_steps = scale.good,
+                                           .skipped_steps = scale.skipped};
     ddp_run_collect_facts(run, &state->facts);
 }
 

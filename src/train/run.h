@@ -44,6 +44,7 @@ struct ddp_run {
     uint64_t data_fingerprint;
     bool is_resumed;
     struct ddp_mode_apart resumed_apart; /* what differed between the workers that wrote it */
+    struct ddp_loss_scale resumed_scale; /* that it had; scale 0: none */
     bool is_extended;                    /* by this run; the checkpoint's plan was: */
     struct ddp_schedule schedule_before; /* ... where the rate depends on the number of steps */
     int64_t first_step, end_step;        /* the second may come down: an early end */

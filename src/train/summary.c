@@ -34,6 +34,16 @@ static void print_restarts(const struct ddp_run *run, FILE *out)
                 cost.restarts, cost.steps, cost.steps == 1 ? "" : "s", seconds);
 }
 
+static void print_loss_scale(const struct ddp_run *run, FILE *out)
+{
+    const struct ddp_loss_scale scale = ddp_mode_loss_scale(run->mode);
+    if (scale.scale > 0)
+        fprintf(out,
+                "scale    the loss is multiplied by %.10g; %" PRId64 " update%s skipped, whose "
+                "gradient overflowed\n",
+                (double)scale.scale, scale.skipped, scale.skipped == 1 ? " was" : "s were");
+}
+
 enum ddp_status ddp_run_print_summary(struct ddp_run *run)
 {
     struct ddp_memory memory;
@@ -77,6 +87,7 @@ enum ddp_status ddp_run_print_summary(struct ddp_run *run)
               "libraries and buffers\n",
         ddp_text_bytes((double)peak, text[0]), ddp_text_bytes(planned, text[1]),
         ddp_text_bytes((double)ddp_dataset_info(run->planned.data)->memory_bytes, text[2]));
+    print_loss_scale(run, out);
     ddp_terminal_end(&lines);
     return DDP_OK;
 }

@@ -20,6 +20,9 @@ static struct ddp_checkpoint_state make_state(void)
         .best = {.samples = "640 of 1f", .step = 30, .loss = 0x1.23456789abcdp-3, .since = 2},
         .has_rate = true,
         .rate = 0x1.23456789abcdep-7,
+        .loss_scale = 0x1.234568p90,
+        .good_steps = 1999,
+        .skipped_steps = 1,
         .own_file = "own-a.B_9-",
         .own = {.bytes = 7, .crc32 = 0x89abcdef},
         .parts = {{.bytes = 104, .crc32 = 0xfedcba98}, {.bytes = 1ull << 40, .crc32 = 0}}};
@@ -44,6 +47,8 @@ START_TEST(state_reads_back)
     ck_assert_double_eq(back.best.loss, state.best.loss);
     ck_assert_int_eq(back.best.since, 2);
     ck_assert(back.has_rate && back.rate == state.rate);
+    ck_assert(back.loss_scale == state.loss_scale && back.good_steps == 1999);
+    ck_assert_int_eq(back.skipped_steps, state.skipped_steps);
     ck_assert_str_eq(back.own_file, state.own_file);
     ck_assert_uint_eq(back.own.bytes, 7);
     ck_assert_uint_eq(back.own.crc32, 0x89abcdef);

@@ -53,6 +53,8 @@ bool fuzz_accepts(const uint8_t *data, size_t size)
     assert(state.best.step == 0 || state.best.loss == again.best.loss);
     assert(memcmp(state.parts, again.parts, sizeof state.parts) == 0);
     assert(state.has_rate == again.has_rate && state.rate == again.rate);
+    assert(state.loss_scale == again.loss_scale && state.good_steps == again.good_steps);
+    assert(state.skipped_steps == again.skipped_steps);
     assert(strcmp(state.own_file, again.own_file) == 0);
     assert(state.own.bytes == again.own.bytes && state.own.crc32 == again.own.crc32);
     free(text);

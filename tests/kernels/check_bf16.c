@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rounding to bf16: ties, NaN, infinity, subnormal numbers, array versions alike. */
+ * Rounding to bf16 and float16: ties, NaN, infinity, subnormal numbers, array versions alike. */
 #include "config.h"
 
 #include "kernels/bf16.h"
@@ -68,6 +68,54 @@ START_TEST(test_arrays)
 }
 END_TEST
 
+/* Around every float16, halfway to the next one and beside that; then any bits. */
+START_TEST(test_f16)
+{
+    const int64_t around = 65536 * 2 * 3, n = around + 300001;
+    uint32_t *x = malloc((size_t)n * sizeof *x);
+    float *y = malloc((size_t)n * sizeof *y), *expected = malloc((size_t)n * sizeof *y);
+    uint16_t *narrow = malloc((size_t)n * sizeof *narrow);
+    random_seed(2);
+    for (int64_t i = 0; i < around; i++) {
+        const float value = ddp_f16_to_f32((uint16_t)(i / 6)),
+                    half = fabsf(value) < 0x1p-14f ? 0x1p-25f : ldexpf(1, ilogbf(value) - 11),
+                    at = i / 3 % 2 ? value + copysignf(half, value) : value;
+        memcpy(&x[i], &at, sizeof at);
+        x[i] += (uint32_t)(i % 3) - 1;
+    }
+    for (int64_t i = around; i < n; i++) {
+        random_number();
+        x[i] = (uint32_t)(random_state >> 32);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        float value;
+        memcpy(&value, &x[i], sizeof value);
+        expected[i] = ddp_f16_to_f32(ddp_f16_of(value));
+        narrow[i] = (uint16_t)(x[i] >> 16);
+    }
+    for (int pool = 0; pool < POOLS; pool++) {
+        struct ddp_round_f16 args = {.count = n, .x = (const float *)x, .y = y};
+        int64_t wrong = 0;
+        ddp_round_f16(&args, pools[pool]);
+        for (int64_t i = 0; i < n; i++)
+            wrong += isnan(expected[i])
+                         ? !isnan(y[i])
+                         : y[i] != expected[i] || !signbit(y[i]) != !signbit(expected[i]);
+        args = (struct ddp_round_f16){.count = n, .x_bf16 = narrow, .y = y};
+        ddp_round_f16(&args, pools[pool]);
+        for (int64_t i = 0; i < n; i++) {
+            const float value = ddp_f16_to_f32(ddp_f16_of(ddp_bf16_to_f32(narrow[i])));
+            wrong += isnan(value) ? !isnan(y[i]) : y[i] != value;
+        }
+        ck_assert_int_eq(wrong, 0);
+    }
+    free(x);
+    free(y);
+    free(expected);
+    free(narrow);
+}
+END_TEST
+
 START_TEST(test_arguments)
 {
     float x = 1;
@@ -87,6 +135,7 @@ Suite *test_suite(void)
     TCase *tc = kernel_case(suite, "bf16");
     tcase_add_test(tc, test_values);
     tcase_add_test(tc, test_arrays);
+    tcase_add_test(tc, test_f16);
     tcase_add_test(tc, test_arguments);
     return suite;
 }

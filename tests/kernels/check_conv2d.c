@@ -214,6 +214,7 @@ START_TEST(test_shapes)
     check_layer(shapes[_i], DDP_ACTIVATION_NONE, DDP_F32, false);
     check_layer(shapes[_i], DDP_ACTIVATION_RELU, DDP_F32, true);
     check_layer(shapes[_i], DDP_ACTIVATION_RELU, DDP_BF16, false);
+    check_layer(shapes[_i], DDP_ACTIVATION_RELU, DDP_F16, false);
 }
 END_TEST
 

@@ -171,8 +171,10 @@ static void check_against(const struct layer *first, const struct layer *expecte
 {
     const int64_t outputs = expected->rows * expected->out;
     const bool gelu = expected->activation > DDP_ACTIVATION_RELU;
-    /* a rounding of dz to bf16 that went the other way is 2^-9 of it */
-    const double flips = gelu && expected->compute == DDP_BF16 ? 0x1p-8 : 0;
+    /* a rounding of dz that went the other way is 2^-9 of it in bf16, 2^-12 in float16 */
+    const double flips = !gelu || expected->compute == DDP_F32 ? 0
+                         : expected->compute == DDP_BF16       ? 0x1p-8
+                                                               : 0x1p-10;
     ck_assert(largest_difference(first->y, expected->y, outputs) <=
               product_tolerance(expected->in) + (gelu ? 2e-7 : 0));
     if (gelu) {
@@ -240,6 +242,16 @@ START_TEST(test_bf16)
 }
 END_TEST
 
+START_TEST(test_f16)
+{
+    random_seed((uint64_t)_i);
+    for (int activation = 0; activation <= DDP_ACTIVATION_GELU_TANH; activation++)
+        for (int flags = activation & 1; flags < 8; flags += 2)
+            if (!is_large(_i) || flags / 2 == activation)
+                check_layer(shapes[_i], (enum ddp_activation)activation, DDP_F16, flags);
+}
+END_TEST
+
 /* Added gradients are those that would be written, plus what was there. */
 START_TEST(test_accumulate)
 {
@@ -284,6 +296,42 @@ START_TEST(test_bf16_rounds)
     ck_assert_float_eq(y, 3 + 0x1p-7f);
     ck_assert_int_eq(ddp_linear_forward_reference(&args, NULL), DDP_OK);
     ck_assert_float_eq(y, 3 + 0x1p-7f);
+}
+END_TEST
+
+/* What float16 does not hold is lost, weights of bf16 too; what is too large becomes infinite. */
+START_TEST(test_f16_rounds)
+{
+    _Alignas(64) char scratch[4 * 64];
+    float x[2] = {1 + 0x1p-12f, 65519}, y, dx[2], dweight[2], dy = 65520;
+    const uint16_t weight[2] = {ddp_bf16_of(3), ddp_bf16_of(0x1p-25f)};
+    const struct ddp_linear_forward args = {.rows = 1,
+                                            .in = 2,
+                                            .out = 1,
+                                            .compute = DDP_F16,
+                                            .x = x,
+                                            .weight_bf16 = weight,
+                                            .y = &y,
+                                            .scratch = scratch};
+    const struct ddp_linear_backward backward = {.rows = 1,
+                                                 .in = 2,
+                                                 .out = 1,
+                                                 .compute = DDP_F16,
+                                                 .x = x,
+                                                 .weight_bf16 = weight,
+                                                 .dy = &dy,
+                                                 .dx = dx,
+                                                 .dweight = dweight,
+                                                 .scratch = scratch};
+    ck_assert_uint_le(ddp_linear_scratch_bytes(1, 2, 1, DDP_F16, DDP_F32, true), sizeof scratch);
+    ck_assert_int_eq(ddp_linear_forward(&args, NULL), DDP_OK);
+    ck_assert_float_eq(y, 3);
+    ck_assert_int_eq(ddp_linear_backward(&backward, NULL), DDP_OK);
+    ck_assert(isinf(dx[0]) && isnan(dx[1]) && isinf(dweight[0]) && isinf(dweight[1]));
+    dy = 65519;
+    ck_assert_int_eq(ddp_linear_backward(&backward, NULL), DDP_OK);
+    ck_assert(dx[0] == 3 * 65504.0f && dx[1] == 0);
+    ck_assert(dweight[0] == 65504 && dweight[1] == 65504.0f * 65504.0f);
 }
 END_TEST
 
@@ -483,6 +531,8 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, test_bf16, 0, sizeof shapes / sizeof shapes[0]);
     tcase_add_test(tc, test_accumulate);
     tcase_add_test(tc, test_bf16_rounds);
+    tcase_add_loop_test(tc, test_f16, 0, sizeof shapes / sizeof shapes[0]);
+    tcase_add_test(tc, test_f16_rounds);
     tcase_add_loop_test(tc, test_gradient, 0, 8);
     tcase_add_test(tc, test_nan_and_null);
     tcase_add_loop_test(tc, test_rowwise, 0, 2 * (int)(sizeof shapes / sizeof shapes[0]));

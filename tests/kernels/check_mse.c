@@ -68,6 +68,12 @@ START_TEST(test_gradient)
     ck_assert_int_eq(ddp_mse(&args, NULL), DDP_OK);
     args.dx = NULL;
     check_gradient("x", x, dx, 9, loss_of, &args, 5e-5);
+    float scaled[9];
+    args.dx = scaled;
+    args.dloss = (const float[]){1024};
+    ck_assert_int_eq(ddp_mse(&args, NULL), DDP_OK);
+    for (int i = 0; i < 9; i++)
+        ck_assert_float_eq(scaled[i], 1024 * dx[i]);
 }
 END_TEST
 
@@ -113,9 +119,9 @@ START_TEST(test_arguments)
 {
     float x = 1, y;
     struct ddp_mse args[] = {
-        {-1, DDP_F32, &x, &x, &y, NULL},  {1, DDP_F32, NULL, &x, &y, NULL},
-        {1, DDP_F32, &x, NULL, &y, NULL}, {1, DDP_F32, &x, &x, NULL, NULL},
-        {1, DDP_BF16, &x, &x, &y, NULL},
+        {-1, DDP_F32, &x, &x, &y, NULL, NULL},  {1, DDP_F32, NULL, &x, &y, NULL, NULL},
+        {1, DDP_F32, &x, NULL, &y, NULL, NULL}, {1, DDP_F32, &x, &x, NULL, NULL, NULL},
+        {1, DDP_BF16, &x, &x, &y, NULL, NULL},
     };
     for (int i = 0; i < 5; i++)
         ck_assert_int_eq(ddp_mse(&args[i], NULL), i < 4 ? DDP_ERR_INVALID : DDP_ERR_UNSUPPORTED);

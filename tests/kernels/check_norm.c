@@ -145,6 +145,52 @@ START_TEST(clip)
 }
 END_TEST
 
+/* A gradient that was multiplied by a power of two gives the step of one that was not. */
+START_TEST(clip_scaled)
+{
+    const float loss[2] = {3, 0};
+    for (int i = 0; i < 4; i++) {
+        const float scale = i % 2 ? 65536 : 0.25f;
+        const double sums[] = {7, 5}, scaled[] = {7 * (double)scale * (double)scale,
+                                                  5 * (double)scale * (double)scale};
+        struct ddp_clipped plain, own;
+        struct ddp_clip args = {.blocks = 2,
+                                .sums = sums,
+                                .loss = loss,
+                                .shards = 3,
+                                .most = i / 2 * 0.5,
+                                .clipped = &plain};
+        ck_assert_int_eq(ddp_clip(&args, NULL), DDP_OK);
+        args.sums = scaled;
+        args.loss_scale = scale;
+        args.clipped = &own;
+        ck_assert_int_eq(ddp_clip(&args, NULL), DDP_OK);
+        ck_assert_double_eq(own.norm, plain.norm);
+        ck_assert_float_eq(own.loss, plain.loss);
+        ck_assert_float_eq(own.scale * scale, plain.scale);
+    }
+}
+END_TEST
+
+/* As GradScaler.update(). */
+START_TEST(loss_scale)
+{
+    struct ddp_loss_scale scale = {.scale = 65536};
+    for (int i = 0; i < 3; i++)
+        ddp_loss_scale_follow(&scale, i != 1, 2);
+    ck_assert(scale.scale == 32768 && scale.good == 1 && scale.skipped == 1);
+    ddp_loss_scale_follow(&scale, true, 2);
+    ck_assert(scale.scale == 65536 && scale.good == 0 && scale.skipped == 1);
+    scale.scale = 0x1p127f; /* twice that is infinite */
+    for (int i = 0; i < 3; i++)
+        ddp_loss_scale_follow(&scale, true, 2);
+    ck_assert(scale.scale == 0x1p127f && scale.good == 1);
+    for (int i = 0; i < 1000; i++)
+        ddp_loss_scale_follow(&scale, false, 2);
+    ck_assert(scale.scale > 0 && scale.good == 0 && scale.skipped == 1001);
+}
+END_TEST
+
 /* With all targets, loss and scale are those of one division in float, whatever a shard has of
  * them; without any the step is left out. */
 START_TEST(clip_counts_targets)
@@ -238,6 +284,8 @@ Suite *test_suite(void)
     tcase_add_test(tc, as_pytorch);
     tcase_add_test(tc, not_finite);
     tcase_add_test(tc, clip);
+    tcase_add_test(tc, clip_scaled);
+    tcase_add_test(tc, loss_scale);
     tcase_add_test(tc, clip_counts_targets);
     tcase_add_test(tc, clipped_steps);
     tcase_add_test(tc, bad_arguments);

@@ -136,6 +136,11 @@ START_TEST(test_gradient)
     ck_assert_int_eq(ddp_softmax_cross_entropy(&args, NULL), DDP_OK);
     args.dlogits = NULL;
     check_gradient("logits", logits, dlogits, n, loss_of, &args, 5e-5);
+    args.dlogits = logits;
+    args.dloss = (const float[]){1024};
+    ck_assert_int_eq(ddp_softmax_cross_entropy(&args, NULL), DDP_OK);
+    for (int64_t i = 0; i < n; i++)
+        ck_assert_float_eq(logits[i], 1024 * dlogits[i]);
     array_free(logits, n);
     array_free(dlogits, n);
 }

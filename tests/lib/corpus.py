@@ -631,6 +631,13 @@ def write_checkpoint():
         put("checkpoint", "bad-own-" + name, text(files={**files, **extra}))
     for name, value in (("text", "0.1"), ("negative", -0.1), ("null", None)):
         put("checkpoint", "bad-rate-" + name, text(rate=value))
+    scale = {"scale": 65536.0, "good_steps": 7, "skipped_steps": 35}
+    put("checkpoint", "good-scale", text(loss_scale=scale))
+    for name, change in (("zero", {"scale": 0.0}), ("negative", {"scale": -2.0}), ("double", {"scale": 0.1}), ("large", {"scale": 1e39}),
+                         ("good-negative", {"good_steps": -1}), ("good-many", {"good_steps": 2**31}), ("good-real", {"good_steps": 1.5}),
+                         ("skipped-none", {"skipped_steps": None}), ("skipped-more", {"skipped_steps": 36})):
+        put("checkpoint", "bad-scale-" + name, text(loss_scale={**scale, **change}))
+    put("checkpoint", "bad-scale-list", text(loss_scale=[2.0]))
     local = {"workers": 3, "weights": True, "state": False}
     put("checkpoint", "good-local", text(local=local))
     for name, change in (("zero", {"workers": 0}), ("text", {"workers": "3"}), ("large", {"workers": 2**31}), ("number", {"state": 1}),

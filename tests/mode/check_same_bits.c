@@ -58,8 +58,12 @@ static const struct value models[] = {
     {.options = "--data table.csv --target y --val-split 5 --hidden 9,8,7 --batch-size 2 "},
     {0}};
 enum { GPT2 = 3, LLAMA, LORA, TABLE };
-static const struct value dtypes[] = {
-    {.options = "--dtype fp32"}, {.options = "--dtype bf16"}, {0}};
+static const struct value dtypes[] = {{.options = "--dtype fp32"},
+                                      {.options = "--dtype bf16"},
+                                      /* some of the gradients are infinite */
+                                      {.options = "--dtype fp16,scale=524288,every=2"},
+                                      {0}};
+enum { FP16 = 2 };
 static const struct value optimizers[] = {
     {.options = "--optimizer sgd --momentum 0.9,nesterov --weight-decay 1e-2"},
     {.options = "--optimizer adamw --weight-decay 0.1,on=matrices"},
@@ -163,7 +167,7 @@ static bool possible(const int *row)
         return false;
     if (row[LOCAL] > 0 && split && row[WRITER] > 0 && writers[row[WRITER]].parts != split->parts)
         return false;
-    return !(row[LOCAL] > 0 && row[UPDATE] > 0);
+    return !(row[LOCAL] > 0 && (row[UPDATE] > 0 || row[DTYPE] == FP16));
 }
 
 static unsigned random_below(unsigned count)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What a single step of each mode does: it leaves an update out whose loss or gradient is not
- * finite, wherever that is found, and draws other random numbers than the steps before. */
+ * finite, wherever that is found, scales losses of float16, and draws other random numbers than the
+ * steps before. */
 #include "config.h"
 
 #include "mode/updater.h"
@@ -59,6 +60,7 @@ static ddp_comm *comm;
 static ddp_graph *graph;
 static float *weights;
 static struct ddp_mode_setup setup;
+static enum ddp_dtype compute; /* float32 */
 
 static enum ddp_status build(ddp_graph *built, const struct ddp_model_config *config)
 {
@@ -75,7 +77,7 @@ static enum ddp_status build(ddp_graph *built, const struct ddp_model_config *co
 static void open_setup(enum ddp_mode_kind kind, double dropout, bool gradient_norm)
 {
     static const struct ddp_model model = {.name = "step", .build = build};
-    struct ddp_model_config config = {.batch = BATCH};
+    struct ddp_model_config config = {.batch = BATCH, .compute = compute};
     const int units = kind == DDP_MODE_DP ? 2 : 1;
     struct ddp_rng rng;
     memcpy(&config.own, &dropout, sizeof dropout);
@@ -101,6 +103,9 @@ static void open_setup(enum ddp_mode_kind kind, double dropout, bool gradient_no
         .run = ddp_lanes_run_of(SHARDS, SHARDS, units, 0),
         .global_shards = SHARDS,
         .weights = weights,
+        .compute = compute,
+        .loss_scale = 0x1p22,
+        .scale_every = 2,
         .seed = 3,
         .optimizer = {.name = "adam", .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
         .only_finite = true,
@@ -174,6 +179,52 @@ START_TEST(what_is_not_finite_is_left_out)
     ck_assert(!weights_are(skips, weights));
     ddp_mode_destroy(skips);
     ddp_mode_destroy(plain);
+    close_setup();
+}
+END_TEST
+
+/* In float16: a step whose scaled gradient is infinite changes nothing but the scale, and the one
+ * after that is a first step to the optimizer. The gradient is that of the loss. */
+START_TEST(overflow_halves_the_scale)
+{
+    const enum ddp_mode_kind kind = (enum ddp_mode_kind)_i;
+    enum { COUNT = 7 };
+    float gradient[COUNT], other[COUNT];
+    ddp_mode *mode, *small;
+    int steps = 0;
+    compute = DDP_F16;
+    open_setup(kind, 0, false);
+    setup.only_finite = false;
+    ck_assert_int_eq(ddp_mode_create(&mode, kind, &setup), DDP_OK);
+    for (;; steps++) {
+        const struct ddp_loss_scale before = ddp_mode_loss_scale(mode);
+        ck_assert_float_eq(before.scale, ldexpf(0x1p22f, -steps));
+        ck_assert(before.good == 0 && before.skipped == steps);
+        ck_assert(isfinite(run_step(mode, 0.1, steps, 0)));
+        if (isfinite(ddp_mode_gradient_norm(mode)))
+            break;
+        ck_assert_msg(weights_are(mode, weights), "the update was not left out");
+    }
+    ck_assert_int_ge(steps, 2);
+    ck_assert_int_eq(ddp_mode_loss_scale(mode).good, 1);
+    setup.loss_scale = ldexp(0x1p22, -steps);
+    ck_assert_int_eq(ddp_mode_create(&small, kind, &setup), DDP_OK);
+    run_step(small, 0.1, 0, 0);
+    ck_assert_msg(weights_are(mode, ddp_mode_weights(small)), "another step");
+    ck_assert_double_eq(ddp_mode_gradient_norm(mode), ddp_mode_gradient_norm(small));
+    const int64_t bias = ddp_graph_parameter_at(graph, 1)->offset;
+    ck_assert_int_eq(ddp_mode_get_gradients(mode, bias, COUNT, gradient), DDP_OK);
+    const struct ddp_loss_scale one = {.scale = 16};
+    ddp_mode_set_loss_scale(small, &one);
+    ck_assert_int_eq(ddp_mode_put_weights(small, 0, ddp_graph_flat_count(graph), weights), DDP_OK);
+    run_step(small, 0.1, 0, 0);
+    ck_assert_int_eq(ddp_mode_get_gradients(small, bias, COUNT, other), DDP_OK);
+    for (int i = 0; i < COUNT; i++)
+        ck_assert_float_eq_tol(gradient[i], other[i], 1e-3f * fabsf(other[i]) + 1e-6f);
+    run_step(mode, 0.1, steps + 1, 0);
+    ck_assert_double_eq((double)ddp_mode_loss_scale(mode).scale, 2 * setup.loss_scale);
+    ddp_mode_destroy(mode);
+    ddp_mode_destroy(small);
     close_setup();
 }
 END_TEST
@@ -267,6 +318,7 @@ Suite *test_suite(void)
     TCase *tc = test_case(suite, "step", 60);
     tcase_add_checked_fixture(tc, open_job, close_job);
     tcase_add_loop_test(tc, what_is_not_finite_is_left_out, 0, 9);
+    tcase_add_loop_test(tc, overflow_halves_the_scale, 0, 3);
     tcase_add_test(tc, each_step_has_its_own_mask);
     tcase_add_test(tc, masks_differ);
     return suite;

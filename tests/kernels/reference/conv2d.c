@@ -35,7 +35,9 @@ static void visit_all(const struct ddp_conv2d_shape *s,
 
 static double operand(float value, enum ddp_dtype compute)
 {
-    return (double)(compute == DDP_BF16 ? ddp_bf16_to_f32(ddp_bf16_of(value)) : value);
+    return (double)(compute == DDP_BF16  ? ddp_bf16_to_f32(ddp_bf16_of(value))
+                    : compute == DDP_F16 ? ddp_f16_to_f32(ddp_f16_of(value))
+                                         : value);
 }
 
 struct sums {

@@ -9,17 +9,19 @@
 
 #include <math.h>
 
-/* An operand of a product: rounded to bf16 where the products are computed in that. */
+/* An operand of a product: rounded to the type that it is computed in. */
 static double operand(float value, enum ddp_dtype compute)
 {
-    return (double)(compute == DDP_BF16 ? ddp_bf16_to_f32(ddp_bf16_of(value)) : value);
+    return (double)(compute == DDP_BF16  ? ddp_bf16_to_f32(ddp_bf16_of(value))
+                    : compute == DDP_F16 ? ddp_f16_to_f32(ddp_f16_of(value))
+                                         : value);
 }
 
 static double weight_at(const float *weight, const uint16_t *weight_bf16, enum ddp_dtype compute,
                         int64_t at)
 {
     if (weight_bf16 && (compute == DDP_BF16 || !weight))
-        return (double)ddp_bf16_to_f32(weight_bf16[at]);
+        return operand(ddp_bf16_to_f32(weight_bf16[at]), compute);
     return operand(weight[at], compute);
 }
 

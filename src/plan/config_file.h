@@ -4,7 +4,7 @@
 #ifndef DDP_PLAN_CONFIG_FILE_H
 #define DDP_PLAN_CONFIG_FILE_H
 
-#include "core/yaml.h"
+#include "plan/yaml.h"
 #include "plan/options.h"
 
 /* If --config names a file of options, sets those that were neither given yet nor exclude one that

@@ -49,7 +49,7 @@ sources_of() {
     index) echo "$core core/input_file.c core/json.c core/parse.c weights/safetensors.c weights/safetensors_index.c" ;;
     checkpoint) echo "$core checkpoint/state.c core/json.c core/parse.c" ;;
     description) echo "$core core/options.c core/parse.c model/describe.c" ;;
-    yaml) echo "$core core/yaml.c" ;;
+    yaml) echo "$core plan/yaml.c" ;;
     options) echo "$core core/options.c core/parse.c" ;;
     choices) echo "$core core/crc32c.c ../kernels/cuda/choices.c" ;;
     place) echo "core/parse.c ../launcher/place_text.c" ;;

@@ -4,7 +4,7 @@
  * work: nothing nests, so nothing can grow. */
 #include "config.h"
 
-#include "core/yaml.h"
+#include "plan/yaml.h"
 
 #include "core/log.h"
 #include "core/memory.h"

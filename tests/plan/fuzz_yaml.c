@@ -3,7 +3,7 @@
  * Fuzz target: a file of options. */
 #include "config.h"
 
-#include "core/yaml.h"
+#include "plan/yaml.h"
 #include "tests/lib/fuzz.h"
 
 #include <assert.h>

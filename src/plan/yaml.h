@@ -2,8 +2,8 @@
  *
  * A YAML file that is one mapping of names to scalars or lists of scalars: what options need. What
  * makes other YAML dangerous or doubtful is refused: anchors, tags, names that come twice. */
-#ifndef DDP_CORE_YAML_H
-#define DDP_CORE_YAML_H
+#ifndef DDP_PLAN_YAML_H
+#define DDP_PLAN_YAML_H
 
 #include "ddp.h"
 

@@ -6,6 +6,9 @@
 
 #include "job/board.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 struct ddp_job {
     struct ddp_board board;
     struct ddp_board_line *line;
@@ -13,11 +16,19 @@ struct ddp_job {
     int node_rank;  /* its line on the board */
     int local_rank; /* LOCAL_RANK: the same, unless each worker sees only its own device */
     int heap_fd;
-    int bell_fd; /* -1: one node, nobody listens */
-    int copy_fd; /* -1: the job is not restarted */
+    int bell_fd;  /* -1: one node, nobody listens */
+    int copy_fd;  /* -1: the job is not restarted */
+    int board_fd; /* of a job without a launcher; else -1 */
+    int slots;    /* ... the id slots that it has used */
     bool timing;
     bool has_faults;
 };
+
+/* What a rank of a job without a launcher locks of the board while its process lives. */
+static inline struct flock ddp_rank_byte(int rank)
+{
+    return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
+}
 
 /* Wakes the launcher, which carries what is new on the board to the other nodes.
  * Async-signal-safe. */

@@ -123,6 +123,23 @@ DDP_API bool ddp_job_should_stop(ddp_job *job, int64_t step);
 DDP_API void ddp_job_abort(ddp_job *job);
 DDP_API bool ddp_job_aborted(const ddp_job *job);
 
+/* A job without ddprun, between processes of one machine: one hosts it as rank 0, hands the address
+ * to the others by any means, and they join. Each process has a rank of its own; a process may be
+ * in several such jobs.
+ *   job      [out] freed with ddp_job_close()
+ *   address  [out] text; the host's process must live until all have joined
+ * DDP_ERR_UNSUPPORTED: the host is on another machine, in another container or another user's. */
+#define DDP_JOB_ADDRESS_BYTES 64
+DDP_API enum ddp_status ddp_job_host(ddp_job **job, int size, char address[DDP_JOB_ADDRESS_BYTES]);
+DDP_API enum ddp_status ddp_job_join(ddp_job **job, const char *address, int rank);
+
+/* Whether a rank of such a job that has joined is still there; otherwise it aborts the job and is
+ * DDP_ERR_ABORTED. Collectives call it while they wait. May be called by any thread. */
+DDP_API enum ddp_status ddp_job_check_rank(ddp_job *job, int rank);
+
+/* The rank that an aborted job was aborted by, or because of; -1: none, or the launcher. */
+DDP_API int ddp_job_culprit(const ddp_job *job);
+
 /* --- Collectives ------------------------------------------------------------------------------ */
 
 typedef struct ddp_comm ddp_comm;
@@ -191,6 +208,23 @@ DDP_API enum ddp_status ddp_comm_allreduce_start(ddp_comm *comm, void *buffer, s
                                                  enum ddp_dtype dtype, enum ddp_redop op);
 DDP_API enum ddp_status ddp_comm_progress(ddp_comm *comm);
 DDP_API enum ddp_status ddp_comm_finish(ddp_comm *comm);
+
+/* Bytes from each rank to each other one of the same machine, for programs that pass messages of
+ * their own. Between two ranks bytes arrive in their order; a reader must know how many to expect.
+ * Neither end waits: write takes as many bytes as there is room for, read gives as many as have
+ * arrived, and both return that number. A program that can do nothing waits for a change: it reads
+ * the count of changes before it tries.
+ *   mail  [out] freed with ddp_mail_close(), before its communicator is destroyed. Several of them
+ *         are independent of each other, and may be used by a thread each. Opening is collective
+ * DDP_ERR_UNSUPPORTED: several machines. ddp_mail_wait(): DDP_ERR_TIMEOUT, DDP_ERR_ABORTED. */
+typedef struct ddp_mail ddp_mail;
+
+DDP_API enum ddp_status ddp_mail_open(ddp_mail **mail, ddp_comm *comm);
+DDP_API void ddp_mail_close(ddp_mail *mail);
+DDP_API size_t ddp_mail_write(ddp_mail *mail, int to, const void *data, size_t bytes);
+DDP_API size_t ddp_mail_read(ddp_mail *mail, int from, void *data, size_t bytes);
+DDP_API uint32_t ddp_mail_changes(const ddp_mail *mail);
+DDP_API enum ddp_status ddp_mail_wait(ddp_mail *mail, uint32_t changes, int timeout_ms);
 
 /* --- Models ----------------------------------------------------------------------------------- */
 

@@ -11,7 +11,6 @@
 #include "core/trace.h"
 #include "kernels/reduce.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,10 +18,6 @@
 
 static const struct ddp_comm_ops *const backends[] = {&ddp_comm_self, &ddp_comm_shm,
                                                       &ddp_comm_nodes, NULL};
-
-/* Id slots that this process has used so far: the same on all ranks, and never given back, because
- * the slots lie on the board of its launcher. */
-static atomic_int slots_used;
 
 /* --- ranks and machines --- */
 
@@ -151,9 +146,9 @@ static enum ddp_status choose_plugin(const struct ddp_comm_ops **ops, const ddp_
     return DDP_ERR_UNSUPPORTED;
 }
 
-static enum ddp_status take_slots(int count, int *first)
+static enum ddp_status take_slots(ddp_job *job, int count, int *first)
 {
-    *first = atomic_fetch_add(&slots_used, count);
+    *first = ddp_job_take_slots(job, count);
     return *first + count <= DDP_ID_SLOTS
                ? DDP_OK
                : ddp_fail(DDP_ERR_UNSUPPORTED, "a job can create at most %d communicators",
@@ -172,7 +167,7 @@ static struct shape shape_of(const struct ddp_comm_place *place, const struct dd
 static enum ddp_status take_slot(struct ddp_comm_place *place, const struct ddp_comm_ops *ops)
 {
     const struct shape shape = shape_of(place, ops);
-    enum ddp_status status = take_slots(1, &place->id_slot);
+    enum ddp_status status = take_slots(place->job, 1, &place->id_slot);
     return status == DDP_OK && !place->device ? agree_between(place->job, place->id_slot, &shape)
                                               : status;
 }
@@ -191,7 +186,7 @@ static enum ddp_status take_group_slots(struct ddp_comm_place *place,
     const int groups = place->size > 1 ? ranks / (over_job ? place->size : place->node_size) : 0;
     const struct shape shape = shape_of(place, ops);
     int slot;
-    enum ddp_status status = take_slots(1 + groups, &slot);
+    enum ddp_status status = take_slots(job, 1 + groups, &slot);
     if (place->size > 1)
         place->id_slot = slot + 1 + rank / block * place->stride + rank % place->stride;
     return status == DDP_OK ? agree(job, slot, &shape) : status;

@@ -18,6 +18,7 @@
 
 #define SETUP_MS 600000 /* for rank 0 to come up */
 #define SLICE_MS 1
+#define WATCH_MS 20 /* without a launcher: until the awaited rank is looked after */
 
 const struct ddp_comm_kind_info ddp_comm_kinds[] = {
     [DDP_COMM_CREATE] = {.name = "set-up"},
@@ -310,21 +311,29 @@ void ddp_ledger_set_turn(void (*turn)(void))
 }
 
 /* In slices, where there is something to do between them. */
-static enum ddp_status wait_in_turns(const struct ddp_ledger *ledger, _Atomic uint32_t *word,
-                                     uint32_t target, _Atomic uint32_t *sleepers)
+static enum ddp_status wait_in_turns(const struct ddp_ledger *ledger, int peer,
+                                     _Atomic uint32_t *word, uint32_t target)
 {
-    struct ddp_comm_waiting waiting = {.stop = ddp_job_abort_word(ledger->place->job),
+    ddp_job *job = ledger->place->job;
+    _Atomic uint32_t *sleepers = &ddp_ledger_line(ledger, peer)->sleepers;
+    struct ddp_comm_waiting waiting = {.stop = ddp_job_abort_word(job),
                                        .spins = ledger->spins,
                                        .yields = ledger->yields,
                                        .timeout_ms = ledger->place->timeout_ms};
     const int64_t deadline = ddp_deadline_ns(waiting.timeout_ms);
     void (*turn)(void) = atomic_load_explicit(&process_turn, memory_order_acquire);
-    if (!turn)
+    if (!turn && !ddp_job_hosted(job))
         return ddp_comm_wait(&waiting, word, target, sleepers);
-    waiting.timeout_ms = SLICE_MS;
+    const int slice = turn ? SLICE_MS : WATCH_MS;
+    if (waiting.timeout_ms < 0 || waiting.timeout_ms > slice)
+        waiting.timeout_ms = slice;
     for (;;) {
-        turn();
+        if (turn)
+            turn();
         enum ddp_status status = ddp_comm_wait(&waiting, word, target, sleepers);
+        if (status == DDP_ERR_TIMEOUT &&
+            ddp_job_check_rank(job, ddp_comm_rank_here(ledger->place, peer)) != DDP_OK)
+            return ddp_comm_reached(word, target) ? DDP_OK : DDP_ERR_ABORTED;
         if (status != DDP_ERR_TIMEOUT || ddp_deadline_passed(deadline))
             return status;
     }
@@ -337,8 +346,7 @@ static enum ddp_status wait_until(const struct ddp_ledger *ledger, int peer, _At
     if (ddp_comm_reached(word, target))
         return DDP_OK;
     const int64_t begin = ddp_trace_begin();
-    enum ddp_status status =
-        wait_in_turns(ledger, word, target, &ddp_ledger_line(ledger, peer)->sleepers);
+    enum ddp_status status = wait_in_turns(ledger, peer, word, target);
     ddp_trace_end("wait", begin, "for rank", ddp_comm_rank_here(place, peer));
     return status == DDP_ERR_TIMEOUT
                ? ddp_fail(DDP_ERR_TIMEOUT, "waited %d ms for rank %d in a collective",

@@ -11,7 +11,7 @@
 
 #include "comm/ledger.h"
 
-#define SHM_SLOT_BYTES ((size_t)128 << 10)
+#define SHM_SLOT_BYTES ((size_t)256 << 10)
 #define SHM_RING       32
 #define SHM_PENDING    (SHM_RING - 2)
 

@@ -111,9 +111,12 @@ static enum ddp_status reduce_staged(struct shm *shm, const struct ddp_slices *a
         const void *sources[DDP_REDUCE_MAX];
         for (int r = 0; r < all->size; r++) {
             const struct ddp_part part = ddp_slices_part(all, r, at, piece);
-            memcpy(slot_of(shm, all->rank) + (size_t)r * stride, all->memory + part.at, part.bytes);
             sources[r] = slot_of(shm, r) + (size_t)all->rank * stride;
+            if (r != all->rank)
+                memcpy(slot_of(shm, all->rank) + (size_t)r * stride, all->memory + part.at,
+                       part.bytes);
         }
+        sources[all->rank] = all->memory + own.at;
         status = meet(shm, call);
         void *destination = result + at * all->element;
         const struct ddp_reduce sum =

@@ -171,7 +171,7 @@ static enum ddp_status open_launched(struct ddp_job *job, const char *fd_text)
     return status;
 }
 
-static enum ddp_status find_starts(struct ddp_job *job)
+enum ddp_status ddp_job_find_starts(struct ddp_job *job)
 {
     job->starts = ddp_array_alloc((size_t)job->board.shape.nodes + 1, sizeof *job->starts);
     if (!job->starts)
@@ -189,11 +189,11 @@ enum ddp_status ddp_job_open(ddp_job **job)
     struct ddp_job *j = ddp_array_alloc(1, sizeof *j);
     if (!j)
         return DDP_ERR_MEMORY;
-    j->heap_fd = j->bell_fd = j->copy_fd = -1;
+    j->heap_fd = j->bell_fd = j->copy_fd = j->board_fd = -1;
     const char *fd_text = getenv(DDP_BOARD_FD_VARIABLE);
     enum ddp_status status = fd_text ? open_launched(j, fd_text) : open_alone(j);
     if (status == DDP_OK)
-        status = find_starts(j);
+        status = ddp_job_find_starts(j);
     if (status != DDP_OK) {
         ddp_job_close(j);
         return status;
@@ -238,6 +238,8 @@ void ddp_job_close(ddp_job *job)
         close(job->bell_fd);
     if (job->copy_fd >= 0)
         close(job->copy_fd);
+    if (job->board_fd >= 0)
+        close(job->board_fd);
     free(job);
 }
 
@@ -308,6 +310,21 @@ enum ddp_status ddp_job_heap_reserve(ddp_job *job, size_t bytes, uint64_t *offse
     } while (!atomic_compare_exchange_weak(next, &start, end));
     *offset = start;
     return DDP_OK;
+}
+
+bool ddp_job_hosted(const ddp_job *job)
+{
+    return job->board_fd >= 0;
+}
+
+/* Those of a launched job lie on the launcher's board, which outlives the job's object. */
+int ddp_job_take_slots(ddp_job *job, int count)
+{
+    static atomic_int launched;
+    if (!ddp_job_hosted(job))
+        return atomic_fetch_add(&launched, count);
+    job->slots += count;
+    return job->slots - count;
 }
 
 const _Atomic uint32_t *ddp_job_abort_word(const ddp_job *job)

@@ -40,6 +40,13 @@ enum ddp_status ddp_job_get_address(ddp_job *job, int rank,
  * communicator sizes and maps; -1 in a world of one. Owned by the job. */
 int ddp_job_heap_fd(const ddp_job *job);
 
+/* Whether it was made by ddp_job_host(): no launcher watches over it. */
+bool ddp_job_hosted(const ddp_job *job);
+
+/* Takes so many id slots for communicators, in the order in which all ranks do; the first of
+ * them. They are never given back. */
+int ddp_job_take_slots(ddp_job *job, int count);
+
 /* The descriptor of a memfd that outlives the workers, where ddprun may restart them; else -1.
  * Owned by the job. */
 int ddp_job_copy_fd(const ddp_job *job);

@@ -6,6 +6,9 @@
 
 #include "job/board.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 struct ddp_job {
     struct ddp_board board;
     struct ddp_board_line *line;
@@ -13,9 +16,11 @@ struct ddp_job {
     int node_rank;  /* its line on the board */
     int local_rank; /* LOCAL_RANK: the same, unless each worker sees only its own device */
     int heap_fd;
-    int bell_fd; /* -1: one node, nobody listens */
-    int copy_fd; /* -1: the job is not restarted */
-    int *starts; /* (nodes + 1): the first rank of each machine, and the number of all */
+    int bell_fd;  /* -1: one node, nobody listens */
+    int copy_fd;  /* -1: the job is not restarted */
+    int board_fd; /* of a job without a launcher; else -1 */
+    int slots;    /* ... the id slots that it has used */
+    int *starts;  /* (nodes + 1): the first rank of each machine, and the number of all */
     bool timing;
     bool has_faults;
 };
@@ -27,6 +32,15 @@ static inline int ddp_node_of(const struct ddp_job *job, int rank)
     while (job->starts[node + 1] <= rank)
         node++;
     return node;
+}
+
+/* Sets `starts` from the attached board. DDP_ERR_MEMORY, DDP_ERR_INVALID. */
+enum ddp_status ddp_job_find_starts(struct ddp_job *job);
+
+/* What a rank of a job without a launcher locks of the board while its process lives. */
+static inline struct flock ddp_rank_byte(int rank)
+{
+    return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
 }
 
 /* Wakes the launcher, which carries what is new on the board to the other nodes.

@@ -10,6 +10,7 @@
 #include "job/job.h"
 #include "job/state.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,6 +24,23 @@ void ddp_bell_ring(int bell_fd)
 static bool aborted(const ddp_job *job)
 {
     return atomic_load_explicit(&job->board.memory->abort_word, memory_order_acquire) != 0;
+}
+
+enum ddp_status ddp_job_check_rank(ddp_job *job, int rank)
+{
+    struct flock lock = ddp_rank_byte(rank);
+    if (aborted(job))
+        return DDP_ERR_ABORTED;
+    if (job->board_fd < 0 || rank == job->rank || rank < 0 || rank >= job->board.shape.workers)
+        return DDP_OK;
+    const struct ddp_board_line *line = &job->board.memory->lines[rank];
+    if (atomic_load(&line->pid) == 0 || fcntl(job->board_fd, F_GETLK, &lock) < 0 ||
+        lock.l_type != F_UNLCK)
+        return DDP_OK;
+    ddp_board_abort(&job->board, (uint32_t)rank + 1);
+    return ddp_fail(DDP_ERR_ABORTED, "rank %d %s", rank,
+                    atomic_load(&line->closed) ? "has left the job, and this rank waits for it"
+                                               : "has died");
 }
 
 enum ddp_status ddp_wait_change(ddp_job *job, _Atomic uint32_t *word, uint32_t value,
@@ -44,6 +62,8 @@ enum ddp_status ddp_wait_change(ddp_job *job, _Atomic uint32_t *word, uint32_t v
             slice = left < slice ? left : slice;
         }
         ddp_futex_wait(word, value, slice);
+        if (ddp_job_check_rank(job, 0) != DDP_OK && atomic_load(word) == value)
+            return DDP_ERR_ABORTED;
     }
     return DDP_OK;
 }

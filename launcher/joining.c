@@ -176,10 +176,16 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
                                                               .insecure = settings->insecure_link});
     if (status == DDP_OK)
         status = link_open(&cluster->link, &setup);
+    const bool unneeded = status == DDP_OK && !cluster->link;
+    if (unneeded) {
+        job->exit_code = EXIT_SUCCESS;
+        status = DDP_ERR_ABORTED;
+    }
     if (status != DDP_OK || !elastic->on || place->node > 0)
         proof_close(&elastic->proof);
     int signal;
-    if (status == DDP_ERR_ABORTED && !job->late_signal && take_signal(&interrupt, &signal))
+    if (status == DDP_ERR_ABORTED && !unneeded && !job->late_signal &&
+        take_signal(&interrupt, &signal))
         status = nothing_started(job); /* PMIx has not asked */
     interrupt_close(&interrupt);
     if (status == DDP_ERR_PREEMPTED && !job->late_signal) {

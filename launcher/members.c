@@ -8,12 +8,15 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "launcher/cluster_state.h"
+#include "launcher/report.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #define SOON_NS       INT64_C(60000000000) /* a node that is lost before has come for nothing */
 #define MOST_DOUBLING 6                    /* of the seconds that nodes wait then */
+#define ALIKE_NS      INT64_C(1000000000)  /* whoever asks all nodes to stop reaches them all */
 #define SILENT_NS     INT64_C(1500000000)  /* a sign of life is overdue */
 
 static const char *plural(int count)
@@ -70,9 +73,13 @@ bool members_lost(struct job *job, int node, const char *why, struct link_text *
                               .rank = -1,
                               .sure = CERTAIN,
                               .flags = END_MEMBERS};
-    hold_back(elastic);
+    const bool in_order = cluster->nodes[node].left;
+    elastic->left += in_order;
+    elastic->lost += !in_order;
+    if (!in_order)
+        hold_back(elastic);
     if (!cluster->open || cluster->ended) { /* the next members are formed without it */
-        ddp_log(DDP_LOG_ERROR, "%s", why);
+        ddp_log(in_order ? DDP_LOG_INFO : DDP_LOG_ERROR, "%s", why);
         return false;
     }
     if (job->interrupted)
@@ -95,7 +102,7 @@ bool members_doubtful(const struct job *job)
     return false;
 }
 
-/* --- arrivals --------------------------------------------------------------------------------- */
+/* --- arrivals and departures ------------------------------------------------------------------ */
 
 /* Does all run, so that it can be stopped? What is about to end is left alone. */
 static bool runs(const struct job *job)
@@ -112,8 +119,15 @@ bool members_wait(struct job *job)
 {
     const struct cluster *cluster = job->cluster;
     struct elastic *elastic = &job->cluster->elastic;
-    if (!elastic->on || cluster->node > 0 || elastic->changing || cluster->count >= elastic->most ||
-        !runs(job))
+    if (!elastic->on || cluster->node > 0 || elastic->changing || !runs(job))
+        return false;
+    if (elastic->leave_ns > 0 && ddp_deadline_passed(elastic->leave_ns)) {
+        elastic->changing = true;
+        ddp_log(DDP_LOG_INFO, "ending all workers, to start them again without the nodes that "
+                              "leave");
+        return true;
+    }
+    if (cluster->count >= elastic->most)
         return false;
     const int waiting = link_waiting(cluster->link, elastic->hold_ns);
     if (waiting == 0)
@@ -122,6 +136,43 @@ bool members_wait(struct job *job)
     ddp_log(DDP_LOG_INFO, "%d node%s come: ending all workers, to start them again with more",
             waiting, waiting == 1 ? " has" : "s have");
     return true;
+}
+
+bool members_leave(struct job *job, int node)
+{
+    struct cluster *cluster = job->cluster;
+    int stay = count_alive(cluster) + link_waiting(cluster->link, 0) - 1;
+    for (int n = 1; n < cluster->count; n++)
+        stay -= n != node && cluster->nodes[n].leaves && link_node_alive(cluster->link, n);
+    if (stay < cluster->elastic.least)
+        return false;
+    cluster->nodes[node].leaves = true;
+    if (cluster->elastic.leave_ns == 0)
+        cluster->elastic.leave_ns = ddp_clock_ns() + ALIKE_NS;
+    ddp_log(DDP_LOG_INFO, "%s was asked to leave", cluster_node_name(job, node));
+    return true;
+}
+
+bool cluster_leave(struct job *job, int signal)
+{
+    struct cluster *cluster = job->cluster;
+    char name[32];
+    if (!cluster || !cluster->elastic.on || cluster->node == 0 || cluster->elastic.leaving ||
+        (signal != SIGINT && signal != SIGTERM) || job->interrupted || job->stop_request ||
+        (cluster->ended && !cluster->again) ||
+        (!cluster->open && cluster->count <= cluster->elastic.least))
+        return false;
+    cluster->elastic.leaving = true;
+    ddp_log(DDP_LOG_INFO, "%s: this node leaves the job; again: ending all nodes",
+            report_signal_name(signal, name, sizeof name));
+    if (cluster->open && !cluster->ended)
+        cluster_tell(job, LINK_SIGNAL, (uint32_t)signal, SIGNAL_LEAVES);
+    return true;
+}
+
+bool cluster_leaves(const struct job *job)
+{
+    return job->cluster && job->cluster->elastic.leaving;
 }
 
 bool members_end(const struct job *job, const struct link_text *end)
@@ -177,7 +228,9 @@ bool members_form(struct job *job, struct link_text *end)
     }
     note_period(elastic, cluster->count);
     elastic->changes++;
-    elastic->wait_end_ns = 0;
+    elastic->came += nodes - (left < nodes ? left : nodes);
+    elastic->paused_ns += ddp_clock_ns() - elastic->pause_ns;
+    elastic->wait_end_ns = elastic->leave_ns = 0;
     elastic->changing = false;
     link_form(cluster->link, nodes, hold_ns,
               &(struct link_round){launch_plan_free_port(), job->plan->restart + 1,
@@ -192,5 +245,27 @@ void members_report(const struct job *job)
     if (job->cluster->node > 0 || elastic->changes == 0)
         return;
     note_period(elastic, job->cluster->count);
-    ddp_log(DDP_LOG_INFO, "%s", elastic->history);
+    ddp_log(DDP_LOG_INFO, "%s; %d came, %d left, %d lost; %.1f s without workers", elastic->history,
+            elastic->came, elastic->left, elastic->lost, (double)elastic->paused_ns * 1e-9);
+}
+
+void members_pause(struct job *job)
+{
+    job->cluster->elastic.pause_ns = ddp_clock_ns();
+}
+
+void cluster_note_members(const struct job *job)
+{
+    const struct cluster *cluster = job->cluster;
+    if (!cluster || !cluster->elastic.on || cluster->node > 0)
+        return;
+    const struct elastic *elastic = &cluster->elastic;
+    job->board.memory->members = (struct ddp_board_members){
+        .least = (uint32_t)elastic->least,
+        .most = (uint32_t)elastic->most,
+        .came = (uint32_t)elastic->came,
+        .left = (uint32_t)elastic->left,
+        .lost = (uint32_t)elastic->lost,
+        .paused_ns = elastic->paused_ns,
+    };
 }

@@ -369,6 +369,7 @@ void cluster_pause(struct job *job)
         return;
     cluster->open = cluster->ended = cluster->told_ready = cluster->suspected = false;
     cluster->verdict_ns = INT64_MAX;
+    members_pause(job);
 }
 
 bool cluster_over(const struct job *job)

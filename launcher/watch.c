@@ -417,6 +417,10 @@ static bool take_pause_signal(struct job *job, int signal)
         job->stop_request = SIGUSR1; /* the next attempt is asked at once */
     if (!signals_end_job(job, signal))
         return true;
+    if (cluster_leave(job, signal)) {
+        job->exit_code = ddp_status_exit_code(DDP_ERR_PREEMPTED);
+        return false;
+    }
     if (job->late_signal == 0 && cluster_end(job, signal)) {
         job->late_signal = signal;
         return true;

@@ -46,7 +46,7 @@ enum ddp_status link_open(struct link **out, const struct link_setup *setup)
     enum ddp_status status = peers_open(link, setup->lost_seconds);
     if (status == DDP_OK)
         status = (setup->node == 0 ? link_node0_join : link_node_join)(link, setup);
-    if (status != DDP_OK) {
+    if (status != DDP_OK || link->unneeded) {
         link_free(link);
         return status;
     }

@@ -160,8 +160,9 @@ struct link_meeting {
 struct link;
 
 /* Joins: node 0 waits for all others, these for node 0 and each other. All nodes are there when it
- * returns DDP_OK; of an elastic job as many as have come soon, at least the least. Otherwise one
- * line has been logged, the same on all nodes that had come, and ddprun ends with EXIT_LAUNCHER:
+ * returns DDP_OK; of an elastic job as many as have come soon, at least the least. DDP_OK and no
+ * *link: the elastic job has ended while this node waited (logged). Otherwise one line has been
+ * logged, the same on all nodes that had come, and ddprun ends with EXIT_LAUNCHER:
  *   DDP_ERR_TIMEOUT   nodes have not come within node_timeout (named), or node 0 has not answered
  *   DDP_ERR_MISMATCH  two nodes have one rank; other versions, node counts or nproc; another key,
  *                     method or job

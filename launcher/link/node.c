@@ -39,7 +39,7 @@ struct trying {
     bool connected; /* to what is tried; `answered`: something was, in this round of all ports */
     bool answered;
     int silent; /* how often it said nothing */
-    bool told, warned;
+    bool told, warned, waits;
     struct link_contact contact;     /* from PMIx */
     char shown[LINK_NAME_BYTES];     /* the address that is tried */
     char why[LINK_NAME_BYTES + 256]; /* what went wrong last */
@@ -376,6 +376,9 @@ static enum ddp_status act(struct trying *t, const struct frame *frame)
     struct peer *node0 = &link->peers[0];
     switch (frame->kind) {
     case FRAME_PING:
+        if (!t->waits)
+            ddp_log(DDP_LOG_DEBUG, "node 0 has room for this node to wait");
+        t->waits = true;
         node0->status = link->data.status;
         return DDP_ERR_TIMEOUT;
     case FRAME_NAMES:
@@ -390,7 +393,11 @@ static enum ddp_status act(struct trying *t, const struct frame *frame)
         node0->connection.phase = PHASE_RUNNING;
         return DDP_OK;
     case FRAME_GOODBYE:
-        return ddp_fail(DDP_ERR_IO, "the job has ended before this node was needed");
+        if (!link_is_elastic(t->setup))
+            break;
+        ddp_log(DDP_LOG_INFO, "the job has ended; this node was not needed");
+        link->unneeded = true;
+        return DDP_OK;
     }
     return ddp_fail(DDP_ERR_IO, "node 0 (%s) has sent what this ddprun does not understand",
                     t->shown);

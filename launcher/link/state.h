@@ -28,6 +28,7 @@ struct link {
     int room;        /* of peers: behind the members of an elastic job are nodes that wait */
     int names;       /* that have come from node 0, of the next members */
     struct link_meeting meeting;
+    bool unneeded;     /* the job has ended while this node waited for a place */
     struct door *door; /* node 0 of an elastic job; NULL: nobody comes any more */
 
     int epoll; /* with the connections, whose peers are the data, and the timer: NULL */
@@ -44,6 +45,12 @@ struct link {
 static inline bool link_has_peer(const struct link *link, const void *who)
 {
     return who >= (const void *)link->peers && who < (const void *)(link->peers + link->room);
+}
+
+/* Fewer nodes than the most are enough, and they may change. */
+static inline bool link_is_elastic(const struct link_setup *setup)
+{
+    return setup->least_nodes > 0;
 }
 
 /* Joining, until all are there and all connections are up. Errors are logged. */

@@ -15,7 +15,7 @@
 #include <stdatomic.h>
 
 #define DDP_BOARD_MAGIC     UINT64_C(0x31647262706464) /* "ddpbrd1" */
-#define DDP_BOARD_VERSION   7u
+#define DDP_BOARD_VERSION   8u
 #define DDP_BOARD_MAX_WORLD 4096
 #define DDP_BOARD_FAULTS    16
 #define DDP_BOARD_ERRORS    16
@@ -159,6 +159,14 @@ struct ddp_board_node {
     _Atomic uint64_t host[DDP_BOARD_HOST_WORDS];
 };
 
+/* What node 0 of a job whose nodes come and go tells "ddprun status"; most: 0: it is no such job. */
+struct ddp_board_members {
+    uint32_t least, most; /* nodes */
+    uint32_t came, left, lost;
+    uint32_t spare;
+    int64_t paused_ns; /* without workers */
+};
+
 /* fstat's st_dev and st_ino; both 0: there is none. */
 struct ddp_board_file {
     uint64_t device, inode;
@@ -178,6 +186,7 @@ struct ddp_board_memory {
     uint32_t fault_count;
     /* Which files the heap and the copy are. */
     struct ddp_board_file heap, copy;
+    struct ddp_board_members members;
 
     _Alignas(64) _Atomic uint32_t abort_word;
     _Alignas(64) _Atomic uint64_t heap_next;

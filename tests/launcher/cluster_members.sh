@@ -69,6 +69,18 @@ ended() {
     fi
 }
 
+# signal NAME HOST: to the ddprun there
+signal() {
+    for pid in $(ip netns pids "$(host "$2")"); do
+        [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != ddprun ] || kill -s "$1" "$pid"
+    done
+}
+
+# shows PATTERN: ddprun status, on node 0
+shows() {
+    "$on" "$(host 0)" "$ddprun" status 2>&1 | grep -qE -- "$1"
+}
+
 # all_end CODE HOST...: the workers end with it, and their ddpruns
 all_end() {
     code_wanted=$1
@@ -102,6 +114,8 @@ ended "$what" 2 125 "node 0 \($(host 0)\) is lost"
 restore_host 2
 grep -q 'one that comes now has to wait 2 s' "$work/node.0" || fail "$what: nobody is held back: $(cat "$work/node.0")"
 
+until_true shows '^nodes: 3 now, of 2 to 3; 3 came, 0 left, 2 lost; [0-9.]+ s without workers$' || fail "$what: $("$ddprun" status)"
+
 what="who does not belong"
 node 2 -n 2 "$worker"
 ended "$what" 2 125 'has 2 workers, node 0 \(.*\) has 1: give the same --nproc'
@@ -119,8 +133,47 @@ nodes=2:3
 [ "$(grep -c 'refused a node; the job does without it' "$work/node.0")" -eq 3 ] || fail "$what: $(cat "$work/node.0")"
 attempt "$what" 4 0 3 1
 all_end 0 0 1 3
-grep -qE '^ddprun: 2 nodes for [0-9.]+ s, 3 nodes for [0-9.]+ s, 2 nodes for [0-9.]+ s, 3 nodes for [0-9.]+ s, 3 nodes for' "$work/node.0" ||
+grep -qE '^ddprun: 2 nodes for [0-9.]+ s, 3 nodes for [0-9.]+ s, 2 nodes for [0-9.]+ s, 3 nodes for [0-9.]+ s, 3 nodes for [0-9.]+ s; 3 came, 0 left, 2 lost; [0-9.]+ s without workers$' "$work/node.0" ||
     fail "$what: no summary: $(cat "$work/node.0")"
+
+what="one that is asked to leave"
+for one in 0 1 2; do node $one "$worker"; done
+until_true shows '^nodes: 3 now' || fail "$what: $(cat "$work/node.0")"
+attempts=$(sort -n "$work/told" | sed -n '$s/ .*//p')
+signal TERM 1
+ended "$what" 1 75 'SIGTERM: this node leaves the job'
+attempt "$what" $((attempts + 1)) 0 2
+grep -q "node 1 ($(host 1)) was asked to leave" "$work/node.0" || fail "$what: host 0 says: $(cat "$work/node.0")"
+until_true shows '^nodes: 2 now, of 2 to 3; [01] came, 1 left, 0 lost; ' || fail "$what: $("$ddprun" status)"
+
+what="one too many leaves"
+signal TERM 2
+for one in 0 2; do ended "$what" $one 143 "SIGTERM on node 1 \($(host 2)\): ending 1 worker"; done
+hosts_empty "$what"
+rm -f "$work/told"
+port=$((port + 1))
+
+what="node 0 is asked, or all are"
+for signalled in 0 "2 1 0"; do
+    for one in 0 1 2; do node $one "$worker"; done
+    until_true shows '^nodes: 3 now' || fail "$what: $(cat "$work/node.0")"
+    for one in $signalled; do signal TERM "$one"; done
+    for one in 0 1 2; do ended "$what ($signalled)" $one 143 ''; done
+    hosts_empty "$what"
+    rm -f "$work/told"
+    port=$((port + 1))
+done
+
+what="one that waits when the job ends"
+for one in 0 1 2; do node $one "$worker"; done
+until_true shows '^nodes: 3 now' || fail "$what: $(cat "$work/node.0")"
+(
+    export DDP_LOG=debug
+    node 3 "$worker"
+)
+until_true grep -q 'node 0 has room for this node to wait' "$work/node.3" || fail "$what: $(cat "$work/node.3")"
+all_end 0 0 1 2
+ended "$what" 3 0 'the job has ended; this node was not needed'
 
 what="too few are left"
 for one in 0 1; do node $one --node-timeout 20 --max-restarts 1 "$worker"; done

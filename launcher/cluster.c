@@ -15,8 +15,8 @@
  *   END            from node 0 to all, once an attempt: exit code, text, whether RESTART follows
  *   RESTART        a node is ready for the next attempt; node 0 starts it when all are, in an
  *                  elastic job by the link's own word of the members
- * Who loses node 0 ends its part; who is lost to node 0 ends the job, or in an
- * elastic one the attempt. */
+ * Who loses node 0 ends its part; who is lost to node 0 ends the job. In an elastic one both end the
+ * attempt: takeover.c. */
 #include "config.h"
 
 #include "launcher/cluster.h"
@@ -448,10 +448,10 @@ static bool hear_next(struct job *job)
     } else if (message.kind == LINK_LOST || message.kind == LINK_CUT) {
         hear_loss(job, message.node, message.data, message.kind == LINK_CUT);
     } else if (message.kind == LINK_LEFT) {
-        const bool in_order = job->cluster->elastic.on && job->cluster->node == 0;
-        job->cluster->nodes[message.node].left = in_order;
+        job->cluster->nodes[message.node].left = job->cluster->elastic.on;
         snprintf(left, sizeof left, "%s %s", cluster_node_name(job, message.node),
-                 in_order ? "has left" : "is lost: its ddprun has ended");
+                 job->cluster->elastic.on && message.node > 0 ? "has left"
+                                                              : "is lost: its ddprun has ended");
         hear_loss(job, message.node, left, false);
     } else if (is_current(job, &message)) {
         hear(job, &message);
@@ -469,6 +469,7 @@ void cluster_work(struct job *job)
     while (!(cluster->restart_port && !cluster->open) && hear_next(job))
         ;
     verdict_tick(job);
+    takeover_note_members(job);
     admit(job);
     if (cluster->open)
         cluster_refresh(job);

@@ -52,6 +52,11 @@ enum hold {
     HOLD_NAMED, /* the step is named */
 };
 
+/* Members that may live, and how many of them are lost. */
+struct votes {
+    int voters, silent;
+};
+
 /* What a job whose nodes come and go needs besides. */
 struct elastic {
     bool on;
@@ -61,13 +66,23 @@ struct elastic {
     char job[128], host[HOST_NAME_MAX + 1], command[COMMAND_BYTES];
 
     bool changing;       /* node 0: workers were asked to stop, because nodes wait */
+    bool orphan;         /* elsewhere: node 0 is lost */
     bool leaving;        /* elsewhere: this node was asked to leave */
     int64_t leave_ns;    /* node 0: when nodes are let go that were asked to leave; 0: none was */
     int64_t wait_end_ns; /* node 0: until when it waits for more nodes; 0: there are enough */
     int64_t hold_ns;     /* node 0: for so long nodes wait, unless the job needs them */
     int losses_in_a_row; /* node 0: of nodes soon after the members had changed */
     int64_t since_ns;    /* the members are these */
-    int64_t pause_ns;    /* node 0: since when no workers run */
+    /* Node 0: whether other nodes may go on without it (takeover.c). */
+    struct votes old;  /* of the last members that all knew of each other */
+    struct votes now;  /* of the members */
+    bool tie_is_lost;  /* a node 0 before this one may live */
+    bool confirmed;    /* `now` is as good as `old` */
+    int expected;      /* of a new node 0: members that come back */
+    int64_t return_ns; /* ... until when; 0: they are there */
+    int members;       /* of the last attempt */
+
+    int64_t pause_ns; /* node 0: since when no workers run */
     /* Node 0, for the end. */
     int came, lost, left;
     int64_t paused_ns; /* in all, without workers */
@@ -134,6 +149,30 @@ void verdict_tick(struct job *job);
 
 /* Node 0: ends the attempt, because nodes wait. */
 void verdict_change(struct job *job);
+
+/* --- joining.c --- */
+
+/* A member that has lost node 0: link_succeed(). An error ends this ddprun, with job->exit_code. */
+enum ddp_status cluster_succeed(struct job *job, double seconds,
+                                struct link_succession *succession);
+
+/* --- takeover.c --- */
+
+/* Node 0 is lost to this node, which may go on without it. False: the job ends here. */
+bool takeover_begin(struct job *job, const char *why, struct link_text *end);
+
+/* Between two attempts: becomes the next node 0, or joins it. False: this node is out. */
+bool takeover_work(struct job *job);
+
+/* Node 0: all members know of each other now, or a node is lost or has left. */
+void takeover_note_members(struct job *job);
+void takeover_note_loss(struct job *job, int node);
+
+/* The new node 0: whether members may still come back. */
+bool takeover_waits(struct job *job);
+
+/* Node 0: whether most may go on without it, so that it must not; with *end [out]. */
+bool takeover_forbids(const struct job *job, struct link_text *end);
 
 /* --- members.c --- */
 

@@ -132,6 +132,43 @@ static void show_command(char *const *command, char out[COMMAND_BYTES])
             (size_t)snprintf(out + used, COMMAND_BYTES - used, "%s%s", i ? " " : "", command[i]);
 }
 
+static struct link_setup make_setup(struct interrupt *interrupt)
+{
+    struct job *job = interrupt->job;
+    struct cluster *cluster = job->cluster;
+    const struct place *place = job->plan->place;
+    const struct settings *settings = job->plan->settings;
+    struct exchange *exchange = &cluster->exchange;
+    return (struct link_setup){.node = place->node,
+                               .node_count = place->node_count,
+                               .least_nodes = place->least_nodes,
+                               .command = cluster->elastic.command,
+                               .job = cluster->elastic.job,
+                               .host = cluster->elastic.host,
+                               .nproc = job->plan->nproc,
+                               .max_restarts = settings->max_restarts,
+                               .address = place->address,
+                               .port = place->port,
+                               .port_count = place->port_count,
+                               .worker_port = launch_plan_free_port(),
+                               .node_timeout = settings->node_timeout_seconds,
+                               .interrupt_fd = interrupt->fd,
+                               .interrupted = interrupted,
+                               .interrupted_owner = interrupt,
+                               .proof = &cluster->elastic.proof,
+                               .exchange = exchange->pmix ? exchange_contact : NULL,
+                               .exchange_owner = exchange};
+}
+
+/* Where node 0 is. */
+static void take_meeting(struct job *job)
+{
+    struct launch_plan *plan = job->plan;
+    const struct link_meeting *meeting = link_meeting(job->cluster->link);
+    snprintf(plan->master_addr, sizeof plan->master_addr, "%s", meeting->address);
+    snprintf(plan->interface, sizeof plan->interface, "%s", meeting->interface);
+}
+
 static enum ddp_status join(struct job *job, struct cluster *cluster)
 {
     struct launch_plan *plan = job->plan;
@@ -149,25 +186,7 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
     enum ddp_status status = interrupt_open(&interrupt, job);
     if (status == DDP_OK)
         status = exchange_open(exchange, place, settings->node_timeout_seconds, interrupt.fd);
-    const struct link_setup setup = {.node = place->node,
-                                     .node_count = place->node_count,
-                                     .least_nodes = place->least_nodes,
-                                     .command = elastic->command,
-                                     .job = elastic->job,
-                                     .host = elastic->host,
-                                     .nproc = plan->nproc,
-                                     .max_restarts = settings->max_restarts,
-                                     .address = place->address,
-                                     .port = place->port,
-                                     .port_count = place->port_count,
-                                     .worker_port = launch_plan_free_port(),
-                                     .node_timeout = settings->node_timeout_seconds,
-                                     .interrupt_fd = interrupt.fd,
-                                     .interrupted = interrupted,
-                                     .interrupted_owner = &interrupt,
-                                     .proof = &elastic->proof,
-                                     .exchange = exchange->pmix ? exchange_contact : NULL,
-                                     .exchange_owner = exchange};
+    const struct link_setup setup = make_setup(&interrupt);
     if (status == DDP_OK)
         status =
             proof_open(&elastic->proof, &(struct proof_setup){.key_file = settings->key_file,
@@ -181,7 +200,7 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
         job->exit_code = EXIT_SUCCESS;
         status = DDP_ERR_ABORTED;
     }
-    if (status != DDP_OK || !elastic->on || place->node > 0)
+    if (status != DDP_OK || !elastic->on)
         proof_close(&elastic->proof);
     int signal;
     if (status == DDP_ERR_ABORTED && !unneeded && !job->late_signal &&
@@ -197,12 +216,29 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
         return status;
     members_take_part(job);
     plan->bell_fd = cluster->bell_fd;
-    const struct link_meeting *meeting = link_meeting(cluster->link);
-    plan->master_port = meeting->round.worker_port;
-    plan->restart = meeting->round.restart;
-    plan->failures = meeting->round.failures;
-    snprintf(plan->master_addr, sizeof plan->master_addr, "%s", meeting->address);
-    snprintf(plan->interface, sizeof plan->interface, "%s", meeting->interface);
+    take_meeting(job);
+    const struct link_round *round = &link_meeting(cluster->link)->round;
+    plan->master_port = round->worker_port;
+    plan->restart = round->restart;
+    plan->failures = round->failures;
+    return DDP_OK;
+}
+
+enum ddp_status cluster_succeed(struct job *job, double seconds, struct link_succession *succession)
+{
+    struct cluster *cluster = job->cluster;
+    struct interrupt interrupt;
+    enum ddp_status status = interrupt_open(&interrupt, job);
+    struct link_setup setup = make_setup(&interrupt);
+    setup.epoch = (uint32_t)job->plan->restart + 1;
+    setup.node_timeout = seconds;
+    job->exit_code = EXIT_LAUNCHER;
+    if (status == DDP_OK)
+        status = link_succeed(&cluster->link, &setup, succession);
+    interrupt_close(&interrupt);
+    if (status != DDP_OK)
+        return status;
+    take_meeting(job);
     return DDP_OK;
 }
 

@@ -32,6 +32,11 @@ void members_take_part(struct job *job)
     cluster->count = link_count(cluster->link);
     cluster->restart_port = (uint32_t)meeting->round.worker_port;
     cluster->elastic.since_ns = ddp_clock_ns();
+    cluster->elastic.members = cluster->count;
+    cluster->elastic.confirmed = false;
+    cluster->elastic.now = (struct votes){.voters = cluster->count};
+    if (cluster->elastic.old.voters == 0)
+        cluster->elastic.old = cluster->elastic.now;
     launch_plan_take_part(job->plan, cluster->node, cluster->count);
     if (cluster->elastic.on)
         ddp_log(DDP_LOG_INFO, "%d node%s, of which this is number %d", cluster->count,
@@ -84,6 +89,8 @@ bool members_lost(struct job *job, int node, const char *why, struct link_text *
     }
     if (job->interrupted)
         snprintf(end->text, sizeof end->text, "%s; ending all nodes", why);
+    else if (takeover_forbids(job, end))
+        end->flags = 0;
     else if (left < elastic->least)
         snprintf(end->text, sizeof end->text, "%s; %d node%s left, of at least %d", why, left,
                  left == 1 ? " is" : "s are", elastic->least);
@@ -182,8 +189,9 @@ bool members_end(const struct job *job, const struct link_text *end)
 
 /* --- the next members ------------------------------------------------------------------------- */
 
-static void note_period(struct elastic *elastic, int count)
+static void note_period(struct elastic *elastic)
 {
+    const int count = elastic->members;
     const size_t used = strlen(elastic->history);
     const double seconds = (double)(ddp_clock_ns() - elastic->since_ns) * 1e-9;
     snprintf(elastic->history + used, sizeof elastic->history - used, "%s%d node%s for %.1f s",
@@ -216,6 +224,8 @@ bool members_form(struct job *job, struct link_text *end)
     for (int n = 1; n < cluster->count; n++)
         if (link_node_alive(cluster->link, n) && !cluster->nodes[n].ready)
             return false;
+    if (takeover_waits(job) || takeover_forbids(job, end))
+        return false;
     const int left = count_alive(cluster);
     const int64_t hold_ns = left < elastic->least ? 0 : elastic->hold_ns;
     const int there = left + link_waiting(cluster->link, hold_ns);
@@ -226,9 +236,10 @@ bool members_form(struct job *job, struct link_text *end)
         wait_for_more(job, nodes, end);
         return false;
     }
-    note_period(elastic, cluster->count);
+    note_period(elastic);
     elastic->changes++;
-    elastic->came += nodes - (left < nodes ? left : nodes);
+    const int stay = left + link_votes(cluster->link, (uint32_t)job->plan->restart + 1);
+    elastic->came += nodes - (stay < nodes ? stay : nodes);
     elastic->paused_ns += ddp_clock_ns() - elastic->pause_ns;
     elastic->wait_end_ns = elastic->leave_ns = 0;
     elastic->changing = false;
@@ -244,7 +255,7 @@ void members_report(const struct job *job)
     struct elastic *elastic = &job->cluster->elastic;
     if (job->cluster->node > 0 || elastic->changes == 0)
         return;
-    note_period(elastic, job->cluster->count);
+    note_period(elastic);
     ddp_log(DDP_LOG_INFO, "%s; %d came, %d left, %d lost; %.1f s without workers", elastic->history,
             elastic->came, elastic->left, elastic->lost, (double)elastic->paused_ns * 1e-9);
 }

@@ -201,10 +201,13 @@ void verdict_lost(struct job *job, int node, const char *why, bool cut)
                             .sure = CERTAIN};
     snprintf(end.text, sizeof end.text, "%s; ending all nodes", why);
     if (cluster->node > 0) {
-        verdict_end(job, &end);
+        if (cut || !takeover_begin(job, why, &end) || (cluster->open && !cluster->ended))
+            verdict_end(job, &end);
         return;
     }
     cluster->nodes[node].lost = true;
+    if (cluster->elastic.on)
+        takeover_note_loss(job, node);
     if (cluster->nodes[node].done && cluster->open && !cut)
         return; /* its part was over */
     const bool ends =
@@ -388,6 +391,12 @@ bool cluster_ready(struct job *job)
     char why[LINK_NAME_BYTES + 64];
     struct link_text end;
     if (!cluster || cluster->restart_port)
+        return true;
+    if (cluster->elastic.orphan && !takeover_work(job)) {
+        cluster->ended = true;
+        return false;
+    }
+    if (cluster->restart_port)
         return true;
     if (cluster->node > 0) {
         if (!cluster->told_ready)

@@ -35,6 +35,14 @@ int link_waiting(const struct link *link, int64_t waited_ns)
     return waiting;
 }
 
+int link_votes(const struct link *link, uint32_t epoch)
+{
+    int votes = 0;
+    for (int i = link->count; i < link->room; i++)
+        votes += link->peers[i].connection.fd >= 0 && link->peers[i].epoch == epoch;
+    return votes;
+}
+
 static void welcome(struct link *link, int node)
 {
     struct peer *peer = &link->peers[node];
@@ -47,13 +55,15 @@ static void welcome(struct link *link, int node)
     char names[FRAME_NAMES_MAX];
     size_t used = 0;
     for (int k = 0; k < link->count; k++) {
-        const size_t bytes = strlen(link->peers[k].name) + 1;
-        if (used + bytes > sizeof names) {
+        const char *name = link->peers[k].name, *contact = link->peers[k].contact;
+        const size_t bytes = strlen(name) + 1, more = strlen(contact) + 1;
+        if (used + bytes + more > sizeof names) {
             peer_put(link, peer, FRAME_NAMES, names, used);
             used = 0;
         }
-        memcpy(names + used, link->peers[k].name, bytes);
-        used += bytes;
+        memcpy(names + used, name, bytes);
+        memcpy(names + used + bytes, contact, more);
+        used += bytes + more;
     }
     peer_put(link, peer, FRAME_NAMES, names, used);
     peer_put(link, peer, FRAME_WELCOME, &welcome, sizeof welcome);

@@ -89,6 +89,7 @@ bool frame_read(const struct frame *frame, union frame_data *data)
     case FRAME_JOIN:
         return ends(data->join.version, sizeof data->join.version) &&
                ends(data->join.host, sizeof data->join.host) &&
+               ends(data->join.contact, sizeof data->join.contact) &&
                ends(data->join.command, sizeof data->join.command);
     case FRAME_REFUSED:
         return ends(data->refusal.text, sizeof data->refusal.text);

@@ -9,7 +9,7 @@
 #include "launcher/link/link.h"
 
 #define FRAME_MAGIC    UINT64_C(0x6b6e696c70726464) /* "ddrplink" in memory */
-#define FRAME_PROTOCOL 4u
+#define FRAME_PROTOCOL 5u
 
 /* Kinds below LINK_POSTED are the link's own. */
 enum {
@@ -17,7 +17,7 @@ enum {
     FRAME_PROOF = 2,   /* bytes of proof.h */
     FRAME_JOIN = 3,    /* struct join */
     FRAME_REFUSED = 4, /* struct refusal */
-    FRAME_NAMES = 5,   /* names of the nodes in order, each with a 0: several of these frames */
+    FRAME_NAMES = 5,   /* of the nodes in order, name and contact, each with a 0: several frames */
     FRAME_WELCOME = 6, /* struct welcome: those are the members from now on */
     FRAME_PING = 7,    /* struct link_status */
     FRAME_GOODBYE = 8,
@@ -53,15 +53,17 @@ struct hello {
 };
 
 #define FRAME_COMMAND_MAX 1024
+#define CONTACT_BYTES     80
 
 struct join {
     uint32_t nproc;
     uint32_t max_restarts;
     uint32_t least_nodes;
-    uint32_t spare;
+    uint32_t epoch; /* as in struct link_setup */
     uint64_t command_hash;
     char version[32];
     char host[LINK_NAME_BYTES];
+    char contact[CONTACT_BYTES];     /* "10.0.0.2 29500": where it would be node 0; "": nowhere */
     char command[FRAME_COMMAND_MAX]; /* its beginning */
 };
 

@@ -133,7 +133,8 @@ static bool receive(struct link *link, struct peer *peer)
     if (result == CONNECTION_NOTHING || result == CONNECTION_BYTES)
         return true;
     /* What it had not read was lost with it. */
-    if (result == CONNECTION_ENDED || errno == ECONNRESET || errno == EPIPE)
+    peer->ended = result == CONNECTION_ENDED || errno == ECONNRESET || errno == EPIPE;
+    if (peer->ended)
         peer_lose(link, peer, "its ddprun has ended without a word");
     else
         peer_lose(link, peer, "the connection failed: %s", strerror(errno));
@@ -176,11 +177,16 @@ void peer_move(struct link *link, struct peer *from, struct peer *to)
 
 bool peers_take_names(struct link *link, size_t bytes)
 {
-    const char *names = (const char *)link->data.bytes;
-    for (size_t at = 0; at < bytes; at += strlen(names + at) + 1) {
-        if (link->names >= link->room)
+    const char *text = (const char *)link->data.bytes;
+    for (size_t at = 0; at < bytes;) {
+        const char *name = text + at;
+        at += strlen(name) + 1;
+        if (link->names >= link->room || at >= bytes)
             return false;
-        peer_set_name(&link->peers[link->names++], names + at);
+        struct peer *peer = &link->peers[link->names++];
+        peer_set_name(peer, name);
+        peer_set_contact(peer, text + at);
+        at += strlen(text + at) + 1;
     }
     return true;
 }
@@ -240,6 +246,11 @@ enum ddp_status link_pause(const struct link_setup *setup, int fd, int events, i
             return status;
     }
     return DDP_ERR_TIMEOUT;
+}
+
+void peer_set_contact(struct peer *peer, const char *contact)
+{
+    ddp_text_clean(peer->contact, sizeof peer->contact, contact, strlen(contact));
 }
 
 void peer_set_name(struct peer *peer, const char *name)

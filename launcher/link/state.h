@@ -14,10 +14,13 @@
 struct peer {
     struct connection connection; /* open: on node 0 to each other node, elsewhere to node 0 */
     char name[LINK_NAME_BYTES];
-    struct link_status status; /* the last that came; our own */
-    int64_t since_ns;          /* when it has come */
-    bool lost;                 /* and this is not delivered yet: */
-    bool cut;                  /* ... we are, to it */
+    char contact[CONTACT_BYTES]; /* where it would be node 0, or is; "": nowhere */
+    uint32_t epoch;              /* with which it came */
+    struct link_status status;   /* the last that came; our own */
+    int64_t since_ns;            /* when it has come */
+    bool lost;                   /* and this is not delivered yet: */
+    bool cut;                    /* ... we are, to it */
+    bool ended;                  /* ... its end of the connection was closed */
     char why[FRAME_LOST_MAX];
 };
 
@@ -30,6 +33,8 @@ struct link {
     struct link_meeting meeting;
     bool unneeded;     /* the job has ended while this node waited for a place */
     struct door *door; /* node 0 of an elastic job; NULL: nobody comes any more */
+
+    int standby; /* where other members come if this node is to be node 0; 0: nowhere */
 
     int epoll; /* with the connections, whose peers are the data, and the timer: NULL */
     int timer;
@@ -52,6 +57,9 @@ static inline bool link_is_elastic(const struct link_setup *setup)
 {
     return setup->least_nodes > 0;
 }
+
+/* Closes all without a word. */
+void link_free(struct link *link);
 
 /* Joining, until all are there and all connections are up. Errors are logged. */
 enum ddp_status link_node0_join(struct link *link, const struct link_setup *setup);

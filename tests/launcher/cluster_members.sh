@@ -6,91 +6,7 @@
 . "${srcdir:-.}/tests/lib/cli.inc"
 . "$here/tests/launcher/cluster/hosts.inc"
 hosts_up 4
-DDPRUN_KEY=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
-export DDPRUN_KEY
-export DDP_PLUGIN_PATH="${DDP_PLUGIN_PATH:-$top/.libs}"
-nodes=2:3 port=29400
-
-# node HOST ARGUMENT...: a ddprun there, in the background; that on host 0 is node 0
-node() {
-    on_host=$1
-    shift
-    rm -f "$work/ended.$on_host"
-    rank=
-    [ "$on_host" -ne 0 ] || rank="--node-rank 0"
-    {
-        timeout -k 5 $((120 * patience)) "$on" "$(host "$on_host")" "$ddprun" --nnodes $nodes $rank \
-            --master-addr 10.77.0.10 --master-port $port -n 1 "$@" >"$work/node.$on_host" 2>&1
-        echo "$?" >"$work/ended.$on_host"
-    } &
-}
-
-# A worker says what it is told, and lasts until $work/over is there.
-worker=$work/worker
-cat >"$worker" <<'END_OF_WORKER'
-#!/bin/sh
-# time: ddprun ends it, and has a limit
-echo "$TORCHELASTIC_RESTART_COUNT $RANK/$WORLD_SIZE $GROUP_RANK/$GROUP_WORLD_SIZE $(hostname)" >>"${0%worker}told"
-while [ ! -e "${0%worker}over" ]; do sleep 0.02; done
-exit "$(cat "${0%worker}over")"
-END_OF_WORKER
-chmod +x "$worker"
-
-# attempt NAME NUMBER HOST...: that start of the workers is on these hosts, in this order
-attempt() {
-    count=$((count + 1))
-    attempt_name=$1 number=$2
-    shift 2
-    rank=0
-    : >"$work/wanted"
-    for one in "$@"; do
-        echo "$number $rank/$# $rank/$# $(host "$one")" >>"$work/wanted"
-        rank=$((rank + 1))
-    done
-    until_true told_so || {
-        fail "$attempt_name: workers were told:"
-        cat "$work/told"
-        tail -n 5 "$work"/node.?
-        finish # nothing that follows can be right
-    }
-}
-told_so() {
-    grep "^$number " "$work/told" 2>/dev/null | sort | cmp -s - "$work/wanted"
-}
-
-# ended NAME HOST CODE PATTERN: that ddprun
-ended() {
-    count=$((count + 1))
-    until_true test -s "$work/ended.$2" || { fail "$1: host $2 does not end"; tail -n 5 "$work/node.$2"; return; }
-    code=$(cat "$work/ended.$2")
-    if [ "$code" -ne "$3" ] || { [ -n "$4" ] && ! grep -qE -- "$4" "$work/node.$2"; }; then
-        fail "$1: host $2: exit code $code, expected $3${4:+, and a line with: $4}"
-        sed 's/^/    /' "$work/node.$2" | head -n 10
-    fi
-}
-
-# signal NAME HOST: to the ddprun there
-signal() {
-    for pid in $(ip netns pids "$(host "$2")"); do
-        [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != ddprun ] || kill -s "$1" "$pid"
-    done
-}
-
-# shows PATTERN: ddprun status, on node 0
-shows() {
-    "$on" "$(host 0)" "$ddprun" status 2>&1 | grep -qE -- "$1"
-}
-
-# all_end CODE HOST...: the workers end with it, and their ddpruns
-all_end() {
-    code_wanted=$1
-    shift
-    echo "$code_wanted" >"$work/over.new" && mv "$work/over.new" "$work/over"
-    for one in "$@"; do ended "$what" "$one" "$code_wanted" ''; done
-    hosts_empty "$what"
-    rm -f "$work/over" "$work/told"
-    port=$((port + 1))
-}
+. "$here/tests/launcher/cluster/members.inc"
 
 what="one comes, one dies, another comes"
 for one in 0 1; do node $one "$worker"; done
@@ -137,14 +53,12 @@ grep -qE '^ddprun: 2 nodes for [0-9.]+ s, 3 nodes for [0-9.]+ s, 2 nodes for [0-
     fail "$what: no summary: $(cat "$work/node.0")"
 
 what="one that is asked to leave"
-for one in 0 1 2; do node $one "$worker"; done
-until_true shows '^nodes: 3 now' || fail "$what: $(cat "$work/node.0")"
-attempts=$(sort -n "$work/told" | sed -n '$s/ .*//p')
+start 0 1 2
 signal TERM 1
 ended "$what" 1 75 'SIGTERM: this node leaves the job'
-attempt "$what" $((attempts + 1)) 0 2
+attempt "$what" $((last + 1)) 0 2
 grep -q "node 1 ($(host 1)) was asked to leave" "$work/node.0" || fail "$what: host 0 says: $(cat "$work/node.0")"
-until_true shows '^nodes: 2 now, of 2 to 3; [01] came, 1 left, 0 lost; ' || fail "$what: $("$ddprun" status)"
+until_true shows '^nodes: 2 now, of 2 to 3; 1 came, 1 left, 0 lost; ' || fail "$what: $("$ddprun" status)"
 
 what="one too many leaves"
 signal TERM 2
@@ -155,8 +69,7 @@ port=$((port + 1))
 
 what="node 0 is asked, or all are"
 for signalled in 0 "2 1 0"; do
-    for one in 0 1 2; do node $one "$worker"; done
-    until_true shows '^nodes: 3 now' || fail "$what: $(cat "$work/node.0")"
+    start 0 1 2
     for one in $signalled; do signal TERM "$one"; done
     for one in 0 1 2; do ended "$what ($signalled)" $one 143 ''; done
     hosts_empty "$what"
@@ -165,8 +78,7 @@ for signalled in 0 "2 1 0"; do
 done
 
 what="one that waits when the job ends"
-for one in 0 1 2; do node $one "$worker"; done
-until_true shows '^nodes: 3 now' || fail "$what: $(cat "$work/node.0")"
+start 0 1 2
 (
     export DDP_LOG=debug
     node 3 "$worker"
@@ -191,15 +103,6 @@ for one in 0 1; do node $one --node-timeout 2 "$worker"; done
 attempt "$what" 0 0 1
 kill_host 1
 ended "$what" 0 125 'only 1 of at least 2 nodes is there, and no other has come within 2 s'
-hosts_empty "$what"
-rm -f "$work/told"
-port=$((port + 1))
-
-what="node 0 dies"
-for one in 0 1; do node $one "$worker"; done
-attempt "$what" 0 0 1
-kill_host 0
-ended "$what" 1 125 "node 0 \($(host 0)\) is lost"
 hosts_empty "$what"
 rm -f "$work/told"
 port=$((port + 1))

@@ -350,11 +350,11 @@ static void write_members(const struct ddp_board *board, FILE *out)
 
 void board_table_nodes(const struct ddp_board *board, FILE *out)
 {
-    write_members(board, out);
     char host[DDP_BOARD_HOST_WORDS * 8], phase[DDP_BOARD_NAME];
-    if (board->shape.node > 0 || board->shape.nodes == 1)
+    if (board->shape.node > 0)
         return;
-    for (int n = 0; n < board->shape.nodes; n++) {
+    write_members(board, out);
+    for (int n = 0; n < board->shape.nodes && board->shape.nodes > 1; n++) {
         const struct ddp_board_node *node = ddp_board_node(board, n);
         const uint32_t running = atomic_load(&node->running);
         const int64_t lowest = atomic_load(&node->lowest), highest = atomic_load(&node->highest);

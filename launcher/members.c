@@ -268,7 +268,7 @@ void members_pause(struct job *job)
 void cluster_note_members(const struct job *job)
 {
     const struct cluster *cluster = job->cluster;
-    if (!cluster || !cluster->elastic.on || cluster->node > 0)
+    if (!cluster || !cluster->elastic.on)
         return;
     const struct elastic *elastic = &cluster->elastic;
     job->board.memory->members = (struct ddp_board_members){

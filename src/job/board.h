@@ -159,9 +159,10 @@ struct ddp_board_node {
     _Atomic uint64_t host[DDP_BOARD_HOST_WORDS];
 };
 
-/* What node 0 of a job whose nodes come and go tells "ddprun status"; most: 0: it is no such job. */
+/* Of a job whose nodes come and go; most: 0: it is no such job. */
 struct ddp_board_members {
     uint32_t least, most; /* nodes */
+    /* On node 0, for "ddprun status": */
     uint32_t came, left, lost;
     uint32_t spare;
     int64_t paused_ns; /* without workers */

@@ -50,4 +50,26 @@ kill_host 0
 kill_host 1
 until_true grep -q "^[0-9]* 0/1 0/1 $(host 2)" "$work/told" || fail "$what: $(cat "$work/node.2")"
 all_end 0 2
+
+[ -e "$top/.libs/libddp-ucx.so" ] || skip "training over nodes: this build has no libddp-ucx.so (install libucx-dev)"
+
+# The other nodes have the last copy too: steps since then are computed again, and not a bit changes.
+what="training, from another node's memory" nodes=1:2
+i=0
+while [ $i -lt 200 ]; do echo "line $i of a text"; i=$((i + 1)); done >"$work/text"
+set -- "$trainer" --model gpt2 --data "$work/text" --layers 1 --heads 2 --channels 32 --seq-len 16 --batch-size 1 --global-batch 12 \
+    --threads 1 --no-eval --steps 1000 --quiet
+expect "$what, alone" 0 '' "$@" --save "$work/alone"
+set -- "$@" --copy-every 100 --save "$work/weights" --log "$work/log"
+DDP_FAULTS=slow:rank=0,ms=5 # in the first attempt only
+export DDP_FAULTS
+node 0 "$@"
+node 1 "$@"
+until_true grep -qs '"step":2[0-9][0-9]' "$work/log" || fail "$what: $(cat "$work/node.0")"
+kill_host 0
+ended "$what" 1 0 'this is node 0 now'
+awk -F '"first_step":|"step":' '/"event":"run"/ { first = $2 + 0 } END { exit !(first >= 200) }' "$work/log" ||
+    fail "$what: begins before the copy: $(grep '"event":"run"' "$work/log")"
+cmp "$work/alone" "$work/weights" || fail "$what: other weights"
+hosts_empty "$what"
 finish

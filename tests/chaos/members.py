@@ -69,9 +69,11 @@ class Members(nodes.Nodes):
 def lose(job, draw):
     """A node, and how. Node 0 is killed only where others are left: who was just cut off cannot go on alone."""
     first = job.first()[0]
+    if not first:  # there is none now
+        return
     others = job.others(first)
     there = [node for node in job.nodes if node is not first and not node.poll() and not node.lost]
-    if first and others and draw.random() < 0.4:
+    if others and draw.random() < 0.4:
         node, how = first, "kill node 0"
     elif there:
         node, how = draw.choice(there), draw.choice(["kill", "kill", "leave", "cut", "reset"])

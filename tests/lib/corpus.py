@@ -842,11 +842,11 @@ def write_link():
     def frame(kind, data=b"", size=None):
         return struct.pack("=II", len(data) if size is None else size, kind) + data
 
-    def hello(magic=0x6b6e696c70726464, protocol=4, node=1, nodes=4, version=b"0.3.0"):
+    def hello(magic=0x6b6e696c70726464, protocol=5, node=1, nodes=4, version=b"0.3.0"):
         return frame(1, struct.pack("=QIIIIQ32s32s32x", magic, protocol, 2, node, nodes, 7, bytes(range(32)), version))
 
-    def join(version=b"0.3.0", host=b"node1", command=b"trainer\0--steps\0004"):
-        return frame(3, struct.pack("=IIIIQ32s256s1024s", 2, 0, 1, 0, 9, version, host, command))
+    def join(version=b"0.3.0", host=b"node1", contact=b"10.0.0.2 29500", command=b"trainer\0--steps\0004"):
+        return frame(3, struct.pack("=IIIIQ32s256s80s1024s", 2, 0, 1, 0, 9, version, host, contact, command))
 
     def welcome(node=1, nodes=2, port=29500, restart=0):
         return frame(6, struct.pack("=IIIII", node, nodes, port, restart, 0))
@@ -861,15 +861,15 @@ def write_link():
     status = struct.pack("=Iiqqq16sII", 0, 2, 5, 6, 1000, b"backward", 1, 0)
     link("good-hello", hello_phase, hello())
     link("good-hello-bytes", hello_phase, hello(), 1)
-    link("good-hello-other-protocol", hello_phase, hello(protocol=5, node=9, nodes=0, version=b"x" * 32))
+    link("good-hello-other-protocol", hello_phase, hello(protocol=6, node=9, nodes=0, version=b"x" * 32))
     link("good-refused", hello_phase, frame(4, struct.pack("=II1000s", 3, 2, b"")))
     link("good-proof", proof_phase, frame(2, bytes(32)))
     link("good-proof-largest", proof_phase, frame(2, bytes(2048)), 255)
     link("good-join", join_phase, join())
     link("good-joined-pings", joined, frame(7, status) * 3 + frame(8), 7)
-    link("good-welcome", waiting, frame(7, status) + frame(5, b"node0\0node1\0") +
+    link("good-welcome", waiting, frame(7, status) + frame(5, b"node0\00010.0.0.1 29500\0node1\00010.0.0.2 29500\0") +
          welcome())
-    link("good-welcome-again", running, frame(5, b"node0\0node2\0") + welcome(restart=3))
+    link("good-welcome-again", running, frame(5, b"node0\0\0node2\0\0") + welcome(restart=3))
     link("good-id", running, frame(16, struct.pack("=II", 0, 63) + b"x") + frame(16, struct.pack("=II", 0, 0) + bytes(256)))
     link("good-id-empty", running, frame(16, bytes(8)))
     link("good-address", running, frame(16, struct.pack("=II", 0, 67) + bytes(1016)), 100)
@@ -888,7 +888,7 @@ def write_link():
             ("names-no-end", waiting, frame(5, b"node0\0node1")), ("names-none", waiting, frame(5)),
             ("port", waiting, welcome(port=65536)), ("port-zero", waiting, welcome(port=0)), ("welcome-0", running, welcome(node=0)),
             ("welcome-node", running, welcome(node=2)), ("welcome-restart", running, welcome(restart=2**31)),
-            ("join-command", join_phase, join(command=b"x" * 1024)),
+            ("join-command", join_phase, join(command=b"x" * 1024)), ("join-contact", join_phase, join(contact=b"1" * 80)),
             ("refused-text", hello_phase, frame(4, struct.pack("=II1000s", 3, 2, b"x" * 1000))),
             ("ping-phase", running, frame(7, status[:-24] + b"x" * 16 + status[-8:])), ("kind-unknown", running, frame(29, step)),
             ("kind-zero", running, frame(0)), ("kind-large", running, frame(2**32 - 1)), ("lost-no-end", running, frame(9, b"x")),

@@ -15,8 +15,8 @@
  *   END            from node 0 to all, once an attempt: exit code, text, whether RESTART follows
  *   RESTART        a node is ready for the next attempt; node 0 starts it when all are, in an
  *                  elastic job by the link's own word of the members
- * Who loses node 0 ends its part; who is lost to node 0 ends the job. In an elastic one both end the
- * attempt: takeover.c. */
+ * Who loses node 0 ends its part; who is lost to node 0 ends the job. In an elastic one both end
+ * the attempt: takeover.c. */
 #include "config.h"
 
 #include "launcher/cluster.h"
@@ -292,6 +292,28 @@ static void hear_signal(struct job *job, int node, const struct link_step *messa
     else if (cluster->open)
         signals_from_node(job, cluster_node_name(job, origin < cluster->count ? origin : 0), signal,
                           kills);
+}
+
+bool cluster_leave(struct job *job, int signal)
+{
+    struct cluster *cluster = job->cluster;
+    char name[32];
+    if (!cluster || !cluster->elastic.on || cluster->node == 0 || cluster->elastic.leaving ||
+        (signal != SIGINT && signal != SIGTERM) || job->interrupted || job->stop_request ||
+        (cluster->ended && !cluster->again) ||
+        (!cluster->open && cluster->count <= cluster->elastic.least))
+        return false;
+    cluster->elastic.leaving = true;
+    ddp_log(DDP_LOG_INFO, "%s: this node leaves the job; again: ending all nodes",
+            report_signal_name(signal, name, sizeof name));
+    if (cluster->open && !cluster->ended)
+        cluster_tell(job, LINK_SIGNAL, (uint32_t)signal, SIGNAL_LEAVES);
+    return true;
+}
+
+bool cluster_leaves(const struct job *job)
+{
+    return job->cluster && job->cluster->elastic.leaving;
 }
 
 static void hear_abort(struct job *job, const struct link_message *message)

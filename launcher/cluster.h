@@ -101,8 +101,7 @@ int64_t cluster_moved_ns(const struct job *job);
 /* Node 0: whether a rank of another node has finished a step in this attempt. */
 bool cluster_stepped(const struct job *job);
 
-/* Tells the board of an elastic job that it is one, and on node 0 how many nodes have come and gone.
- */
+/* Tells the board of an elastic job that it is one, and on node 0 how many nodes have come. */
 void cluster_note_members(const struct job *job);
 
 /* Node 0 ends the job because nothing moves. */

@@ -52,11 +52,6 @@ enum hold {
     HOLD_NAMED, /* the step is named */
 };
 
-/* Members that may live, and how many of them are lost. */
-struct votes {
-    int voters, silent;
-};
-
 /* What a job whose nodes come and go needs besides. */
 struct elastic {
     bool on;
@@ -74,10 +69,11 @@ struct elastic {
     int losses_in_a_row; /* node 0: of nodes soon after the members had changed */
     int64_t since_ns;    /* the members are these */
     /* Node 0: whether other nodes may go on without it (takeover.c). */
-    struct votes old;  /* of the last members that all knew of each other */
-    struct votes now;  /* of the members */
+    int voters; /* the last members that all knew of each other, but for those that have ended */
+    int silent; /* nodes lost since then that may live */
+    int old;    /* so many members, the first, are voters */
     bool tie_is_lost;  /* a node 0 before this one may live */
-    bool confirmed;    /* `now` is as good as `old` */
+    bool confirmed;    /* the members know of each other */
     int expected;      /* of a new node 0: members that come back */
     int64_t return_ns; /* ... until when; 0: they are there */
     int members;       /* of the last attempt */
@@ -152,21 +148,28 @@ void verdict_change(struct job *job);
 
 /* --- joining.c --- */
 
-/* A member that has lost node 0: link_succeed(). An error ends this ddprun, with job->exit_code. */
-enum ddp_status cluster_succeed(struct job *job, double seconds,
-                                struct link_succession *succession);
+/* A member that has lost node 0, between two attempts: becomes the next one, or joins it. False:
+ * this node is out, with job->exit_code. */
+bool cluster_succeed(struct job *job);
 
 /* --- takeover.c --- */
 
 /* Node 0 is lost to this node, which may go on without it. False: the job ends here. */
 bool takeover_begin(struct job *job, const char *why, struct link_text *end);
 
-/* Between two attempts: becomes the next node 0, or joins it. False: this node is out. */
-bool takeover_work(struct job *job);
+/* Until when members come back to a new node 0: they see the loss of the last one, and end their
+ * workers, at different times. */
+double takeover_seconds(const struct job *job);
+
+/* This node is node 0 from now on. */
+void takeover_take(struct job *job, const struct link_succession *succession);
 
 /* Node 0: all members know of each other now, or a node is lost or has left. */
 void takeover_note_members(struct job *job);
 void takeover_note_loss(struct job *job, int node);
+
+/* Node 0: so many nodes are the next members. */
+void takeover_form(struct job *job, int nodes);
 
 /* The new node 0: whether members may still come back. */
 bool takeover_waits(struct job *job);

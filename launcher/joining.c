@@ -224,22 +224,33 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
     return DDP_OK;
 }
 
-enum ddp_status cluster_succeed(struct job *job, double seconds, struct link_succession *succession)
+bool cluster_succeed(struct job *job)
 {
     struct cluster *cluster = job->cluster;
+    struct link_succession succession;
     struct interrupt interrupt;
     enum ddp_status status = interrupt_open(&interrupt, job);
     struct link_setup setup = make_setup(&interrupt);
     setup.epoch = (uint32_t)job->plan->restart + 1;
-    setup.node_timeout = seconds;
+    /* The next node 0 ends its workers meanwhile, and waits for others itself. */
+    setup.node_timeout = 2 * takeover_seconds(job);
     job->exit_code = EXIT_LAUNCHER;
     if (status == DDP_OK)
-        status = link_succeed(&cluster->link, &setup, succession);
+        status = link_succeed(&cluster->link, &setup, &succession);
     interrupt_close(&interrupt);
     if (status != DDP_OK)
-        return status;
+        return false;
+    cluster->elastic.orphan = false;
     take_meeting(job);
-    return DDP_OK;
+    if (link_node(cluster->link) == 0) {
+        takeover_take(job, &succession);
+        return true;
+    }
+    const struct link_round *round = &link_meeting(cluster->link)->round;
+    job->plan->restart = round->restart - 1;
+    job->plan->failures = round->failures - !job->members_change;
+    members_take_part(job);
+    return true;
 }
 
 enum ddp_status cluster_open(struct job *job)

@@ -8,9 +8,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "launcher/cluster_state.h"
-#include "launcher/report.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,10 +31,8 @@ void members_take_part(struct job *job)
     cluster->restart_port = (uint32_t)meeting->round.worker_port;
     cluster->elastic.since_ns = ddp_clock_ns();
     cluster->elastic.members = cluster->count;
-    cluster->elastic.confirmed = false;
-    cluster->elastic.now = (struct votes){.voters = cluster->count};
-    if (cluster->elastic.old.voters == 0)
-        cluster->elastic.old = cluster->elastic.now;
+    if (cluster->elastic.voters == 0)
+        cluster->elastic.voters = cluster->elastic.old = cluster->count;
     launch_plan_take_part(job->plan, cluster->node, cluster->count);
     if (cluster->elastic.on)
         ddp_log(DDP_LOG_INFO, "%d node%s, of which this is number %d", cluster->count,
@@ -156,30 +152,9 @@ bool members_leave(struct job *job, int node)
     cluster->nodes[node].leaves = true;
     if (cluster->elastic.leave_ns == 0)
         cluster->elastic.leave_ns = ddp_clock_ns() + ALIKE_NS;
-    ddp_log(DDP_LOG_INFO, "%s was asked to leave", cluster_node_name(job, node));
+    ddp_log(DDP_LOG_INFO, "node %d (%s) was asked to leave", node,
+            link_node_name(cluster->link, node));
     return true;
-}
-
-bool cluster_leave(struct job *job, int signal)
-{
-    struct cluster *cluster = job->cluster;
-    char name[32];
-    if (!cluster || !cluster->elastic.on || cluster->node == 0 || cluster->elastic.leaving ||
-        (signal != SIGINT && signal != SIGTERM) || job->interrupted || job->stop_request ||
-        (cluster->ended && !cluster->again) ||
-        (!cluster->open && cluster->count <= cluster->elastic.least))
-        return false;
-    cluster->elastic.leaving = true;
-    ddp_log(DDP_LOG_INFO, "%s: this node leaves the job; again: ending all nodes",
-            report_signal_name(signal, name, sizeof name));
-    if (cluster->open && !cluster->ended)
-        cluster_tell(job, LINK_SIGNAL, (uint32_t)signal, SIGNAL_LEAVES);
-    return true;
-}
-
-bool cluster_leaves(const struct job *job)
-{
-    return job->cluster && job->cluster->elastic.leaving;
 }
 
 bool members_end(const struct job *job, const struct link_text *end)
@@ -243,6 +218,7 @@ bool members_form(struct job *job, struct link_text *end)
     elastic->paused_ns += ddp_clock_ns() - elastic->pause_ns;
     elastic->wait_end_ns = elastic->leave_ns = 0;
     elastic->changing = false;
+    takeover_form(job, nodes);
     link_form(cluster->link, nodes, hold_ns,
               &(struct link_round){launch_plan_free_port(), job->plan->restart + 1,
                                    job->plan->failures + !job->members_change});

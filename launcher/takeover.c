@@ -2,9 +2,9 @@
  *
  * An elastic job whose node 0 is lost goes on with another one (link/succeed.c), unless both could:
  * of two parts of a network only one may. That with more than half of the members goes on, or, of
- * two halves, that with the lowest number among them. Those whose process has certainly ended are in
- * no part. So node 0 ends the job when it has lost so many members in silence that they may go on
- * without it; whoever was only cut off finds fewer than half. */
+ * two halves, that with the lowest number among them. Those whose process has certainly ended are
+ * in no part. So node 0 ends the job when it has lost so many members in silence that they may go
+ * on without it; whoever was only cut off finds fewer than half. */
 #include "config.h"
 
 #include "core/clock.h"
@@ -30,14 +30,12 @@ bool takeover_begin(struct job *job, const char *why, struct link_text *end)
     return true;
 }
 
-/* Members see the loss, and end their workers, at different times. */
-static double return_seconds(const struct job *job)
+double takeover_seconds(const struct job *job)
 {
     return 2 * LINK_DEFAULT_LOST + job->plan->settings->grace_seconds;
 }
 
-/* This node is node 0 from now on. */
-static void take_over(struct job *job, const struct link_succession *succession)
+void takeover_take(struct job *job, const struct link_succession *succession)
 {
     char address[128];
     struct cluster *cluster = job->cluster;
@@ -47,10 +45,11 @@ static void take_over(struct job *job, const struct link_succession *succession)
     elastic->lost++;
     elastic->changing = false;
     elastic->wait_end_ns = 0;
-    elastic->old = elastic->now = (struct votes){.voters = succession->voters};
+    elastic->voters = succession->voters;
+    elastic->old = elastic->silent = 0;
     elastic->tie_is_lost = succession->tie_is_lost;
     elastic->expected = succession->reached;
-    elastic->return_ns = ddp_clock_ns() + (int64_t)(return_seconds(job) * 1e9);
+    elastic->return_ns = ddp_clock_ns() + (int64_t)(takeover_seconds(job) * 1e9);
     snprintf(address, sizeof address, "%s", link_contact(cluster->link));
     char *port = strchr(address, ' ');
     if (port)
@@ -60,26 +59,12 @@ static void take_over(struct job *job, const struct link_succession *succession)
             address, port ? port : "");
 }
 
-bool takeover_work(struct job *job)
-{
-    struct cluster *cluster = job->cluster;
-    struct link_succession succession = {0};
-    /* The next node 0 ends its workers meanwhile, and waits for others itself. */
-    if (cluster_succeed(job, 2 * return_seconds(job), &succession) != DDP_OK)
-        return false;
-    cluster->elastic.orphan = false;
-    if (link_node(cluster->link) == 0) {
-        take_over(job, &succession);
-        return true;
-    }
-    const struct link_round *round = &link_meeting(cluster->link)->round;
-    job->plan->restart = round->restart - 1;
-    job->plan->failures = round->failures - !job->members_change;
-    members_take_part(job);
-    return true;
-}
-
-/* --- node 0 ----------------------------------------------------------------------------------- */
+/* --- node 0 -----------------------------------------------------------------------------------
+ *
+ * While members do not all know of each other, those that know the last ones may go on as these, or
+ * as any between them. So from the voters, who were the last members that did, those are taken away
+ * that have ended; and all nodes that were lost in silence since then, newer members too, may be
+ * half of as many, at most: then they are no majority of any of these members. */
 
 bool takeover_waits(struct job *job)
 {
@@ -91,7 +76,7 @@ bool takeover_waits(struct job *job)
     if (there < elastic->expected && !ddp_deadline_passed(elastic->return_ns))
         return true;
     elastic->return_ns = 0;
-    elastic->old.silent = elastic->old.voters - there;
+    elastic->silent = elastic->voters - there;
     return false;
 }
 
@@ -106,35 +91,40 @@ void takeover_note_members(struct job *job)
             link_status(cluster->link, n)->attempt != (uint32_t)job->plan->restart)
             return;
     elastic->confirmed = true;
-    elastic->old = elastic->now;
+    elastic->voters = elastic->old = cluster->count;
+    elastic->silent = 0;
     elastic->tie_is_lost = false;
 }
 
-static void lose_vote(struct votes *votes, bool ended)
+/* Old members come before others. */
+void takeover_form(struct job *job, int nodes)
 {
-    if (ended)
-        votes->voters--;
-    else
-        votes->silent++;
+    const struct cluster *cluster = job->cluster;
+    struct elastic *elastic = &job->cluster->elastic;
+    int old = 0;
+    for (int n = 0; n < elastic->old && n < cluster->count; n++)
+        old += link_node_alive(cluster->link, n);
+    elastic->old = elastic->old > 0 ? old : nodes;
+    elastic->confirmed = false;
 }
 
 void takeover_note_loss(struct job *job, int node)
 {
-    struct cluster *cluster = job->cluster;
-    const bool ended = cluster->nodes[node].left || link_has_ended(cluster->link, node);
-    lose_vote(&cluster->elastic.old, ended);
-    lose_vote(&cluster->elastic.now, ended);
+    struct elastic *elastic = &job->cluster->elastic;
+    if (!job->cluster->nodes[node].left && !link_has_ended(job->cluster->link, node))
+        elastic->silent++;
+    else if (node < elastic->old)
+        elastic->voters--;
 }
 
 bool takeover_forbids(const struct job *job, struct link_text *end)
 {
     const struct elastic *elastic = &job->cluster->elastic;
-    const struct votes *old = &elastic->old, *now = &elastic->now;
-    if (2 * old->silent + elastic->tie_is_lost <= old->voters && 2 * now->silent <= now->voters)
+    if (2 * elastic->silent + elastic->tie_is_lost <= elastic->voters)
         return false;
     end->exit_code = EXIT_LAUNCHER;
     snprintf(end->text, sizeof end->text,
-             "%d nodes are silent, and may go on without this one: ending, so that not both do",
-             old->silent);
+             "%d node%s silent, and may go on without this one: ending, so that not both do",
+             elastic->silent, elastic->silent == 1 ? " is" : "s are");
     return true;
 }

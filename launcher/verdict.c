@@ -392,7 +392,7 @@ bool cluster_ready(struct job *job)
     struct link_text end;
     if (!cluster || cluster->restart_port)
         return true;
-    if (cluster->elastic.orphan && !takeover_work(job)) {
+    if (cluster->elastic.orphan && !cluster_succeed(job)) {
         cluster->ended = true;
         return false;
     }

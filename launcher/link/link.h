@@ -120,7 +120,7 @@ struct link_setup {
     int nproc;            /* workers on each node: must be equal */
     int64_t max_restarts; /* too */
 
-    /* Of a member that has lost node 0 (link_succeed()): one more than the restarts so far; else 0. */
+    /* Of a member that has lost node 0 (link_succeed()): one more than the restarts; else 0. */
     uint32_t epoch;
     int standby; /* a listener that the link takes; 0: none */
 

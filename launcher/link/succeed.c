@@ -2,10 +2,10 @@
  *
  * A member of an elastic job that has lost node 0 becomes the next node 0, or finds it. All members
  * that reach each other come to the same: the one with the lowest number. Each listens from the
- * beginning where it would be node 0, so that a refused connection means that its process has ended;
- * what neither takes nor refuses one may live behind a network that is down. A member joins one
- * other only, and another one only if that has ended: of two that would be node 0 at most one finds
- * more than half of the members. */
+ * beginning where it would be node 0, so that a refused connection means that its process has
+ * ended; what neither takes nor refuses one may live behind a network that is down. A member joins
+ * one other only, and another one only if that has ended: of two that would be node 0 at most one
+ * finds more than half of the members. */
 #include "config.h"
 
 #include "core/clock.h"

@@ -37,7 +37,7 @@ printf '#!/bin/sh\necho $RANK/$WORLD_SIZE >>%s/members\nwhile [ ! -e %s/over ]; 
 chmod +x "$work/worker"
 timeout $((60 * patience)) $srun --mpi=none --no-kill --kill-on-bad-exit=0 -N3 "$ddprun" --nnodes 2:3 -n 1 "$work/worker" >"$work/out" 2>&1 &
 members() {
-    [ "$(grep -cs "/$1\$" "$work/members")" -eq "$1" ]
+    [ -e "$work/members" ] && [ "$(grep -c "/$1\$" "$work/members")" -eq "$1" ]
 }
 until_true members 3 || fail "srun --no-kill: $(cat "$work/out")"
 for pid in $(ip netns pids "$(host 0)"); do

@@ -30,7 +30,7 @@ ended "$what" 2 125 "node 0 \($(host 0)\) is lost"
 restore_host 2
 grep -q 'one that comes now has to wait 2 s' "$work/node.0" || fail "$what: nobody is held back: $(cat "$work/node.0")"
 
-until_true shows '^nodes: 3 now, of 2 to 3; 3 came, 0 left, 2 lost; [0-9.]+ s without workers$' || fail "$what: $("$ddprun" status)"
+until_true shows '^nodes: 3 now, of 2 to 3; 3 came, 0 left, 2 lost; [0-9.]+ s without workers$' || fail "$what: $(cat "$work/shown")"
 
 what="who does not belong"
 node 2 -n 2 "$worker"
@@ -58,7 +58,7 @@ signal TERM 1
 ended "$what" 1 75 'SIGTERM: this node leaves the job'
 attempt "$what" $((last + 1)) 0 2
 grep -q "node 1 ($(host 1)) was asked to leave" "$work/node.0" || fail "$what: host 0 says: $(cat "$work/node.0")"
-until_true shows '^nodes: 2 now, of 2 to 3; 1 came, 1 left, 0 lost; ' || fail "$what: $("$ddprun" status)"
+until_true shows '^nodes: 2 now, of 2 to 3; 1 came, 1 left, 0 lost; ' || fail "$what: $(cat "$work/shown")"
 
 what="one too many leaves"
 signal TERM 2

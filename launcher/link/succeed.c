@@ -23,7 +23,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PROBE_MS 2000
+#define PROBE_MS  2000
+#define END_MS    100 /* a process that ends closes its connections before it listens no more */
+#define END_LOOKS 20
 
 enum member_state {
     MEMBER_SILENT,
@@ -158,13 +160,29 @@ static bool is_cut_off(const struct link_succession *succession)
     return 2 * silent + succession->tie_is_lost > succession->voters;
 }
 
+/* Finds out which of the members have ended. One whose connection was closed gets time to do so. */
+static enum ddp_status probe_all(struct member *members, const struct link *last)
+{
+    const bool closed = last->peers[0].ended;
+    if (closed)
+        poll(NULL, 0, END_MS);
+    enum ddp_status status = probe(members, last->count);
+    for (int i = 0; i < END_LOOKS && status == DDP_OK && closed; i++) {
+        if (members[0].state != MEMBER_LIVES)
+            break;
+        poll(NULL, 0, END_MS);
+        status = probe(members, 1);
+    }
+    return status;
+}
+
 static enum ddp_status find_next(struct link **next, const struct link *last,
                                  const struct link_setup *setup, struct member *members,
                                  struct link_succession *succession)
 {
     const struct peer *node0 = &last->peers[0];
     for (;;) {
-        enum ddp_status status = probe(members, last->count);
+        enum ddp_status status = probe_all(members, last);
         if (status != DDP_OK)
             return status;
         const int heir = find_heir(last, members, succession);

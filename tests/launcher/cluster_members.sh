@@ -67,7 +67,7 @@ hosts_empty "$what"
 rm -f "$work/told"
 port=$((port + 1))
 
-what="node 0 is asked, or all are"
+what="node 0 is asked, or all are" nodes=1:3
 for signalled in 0 "2 1 0"; do
     start 0 1 2
     for one in $signalled; do signal TERM "$one"; done
@@ -77,7 +77,7 @@ for signalled in 0 "2 1 0"; do
     port=$((port + 1))
 done
 
-what="one that waits when the job ends"
+what="one that waits when the job ends" nodes=2:3
 start 0 1 2
 (
     export DDP_LOG=debug

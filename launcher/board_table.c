@@ -338,12 +338,23 @@ void board_table_write(const struct ddp_board *board, FILE *out)
         write_reason(board, out);
 }
 
+static void write_members(const struct ddp_board *board, FILE *out)
+{
+    const struct ddp_board_members *members = &board->memory->members;
+    if (members->most > 0)
+        fprintf(out,
+                "nodes: %d now, of %u to %u; %u came, %u left, %u lost; %.1f s without workers\n",
+                board->shape.nodes, members->least, members->most, members->came, members->left,
+                members->lost, (double)members->paused_ns * 1e-9);
+}
+
 void board_table_nodes(const struct ddp_board *board, FILE *out)
 {
     char host[DDP_BOARD_HOST_WORDS * 8], phase[DDP_BOARD_NAME];
-    if (board->shape.node > 0 || board->shape.nodes == 1)
+    if (board->shape.node > 0)
         return;
-    for (int n = 0; n < board->shape.nodes; n++) {
+    write_members(board, out);
+    for (int n = 0; n < board->shape.nodes && board->shape.nodes > 1; n++) {
         const struct ddp_board_node *node = ddp_board_node(board, n);
         const uint32_t running = atomic_load(&node->running);
         const uint32_t end = n + 1 < board->shape.nodes ? ddp_board_node(board, n + 1)->first

@@ -9,14 +9,14 @@
  *                  same: each node holds its ranks between two steps,
  *                  answers HELD with the last step that one has passed; STOP_STEP names the next
  *   ABORT          a rank's abort word, for all boards
- *   SIGNAL         of one ddprun, for the workers of all
+ *   SIGNAL         of one ddprun, for the workers of all; or it leaves an elastic job
  *   FAILED         what failed on a node, at once; node 0 keeps the first that is not a victim
  *   DONE           all workers of a node have ended; node 0 sends END when all nodes have said so
  *   END            from node 0 to all, once an attempt: exit code, text, whether RESTART follows
  *   RESTART        a node is ready for the next attempt; node 0 starts it when all are, in an
  *                  elastic job by the link's own word of the members
- * Who loses node 0 ends its part; who is lost to node 0 ends the job, or in an
- * elastic one the attempt. */
+ * Who loses node 0 ends its part; who is lost to node 0 ends the job. In an elastic one both end
+ * the attempt: takeover.c. */
 #include "config.h"
 
 #include "launcher/cluster.h"
@@ -279,15 +279,41 @@ static void hear_signal(struct job *job, int node, const struct link_step *messa
     struct cluster *cluster = job->cluster;
     const int signal = (int)(message->number & SIGNAL_MASK);
     const int origin = (int)(message->number >> SIGNAL_BITS);
+    if (message->step == SIGNAL_LEAVES &&
+        (!cluster->open || cluster->ended || cluster->node > 0 || members_leave(job, node)))
+        return; /* in the end of an attempt it leaves without asking */
+    const bool kills = message->step == SIGNAL_KILLS;
     cluster->passed_signal = signal;
     cluster->passed_ns = ddp_clock_ns();
     if (!cluster->open && cluster->node == 0)
         cluster_end(job, signal);
     else if (cluster->node == 0)
-        decide_signal(job, node, signal, message->step != 0);
+        decide_signal(job, node, signal, kills);
     else if (cluster->open)
         signals_from_node(job, cluster_node_name(job, origin < cluster->count ? origin : 0), signal,
-                          message->step != 0);
+                          kills);
+}
+
+bool cluster_leave(struct job *job, int signal)
+{
+    struct cluster *cluster = job->cluster;
+    char name[32];
+    if (!cluster || !cluster->elastic.on || cluster->node == 0 || cluster->elastic.leaving ||
+        (signal != SIGINT && signal != SIGTERM) || job->interrupted || job->stop_request ||
+        (cluster->ended && !cluster->again) ||
+        (!cluster->open && cluster->count <= cluster->elastic.least))
+        return false;
+    cluster->elastic.leaving = true;
+    ddp_log(DDP_LOG_INFO, "%s: this node leaves the job; again: ending all nodes",
+            report_signal_name(signal, name, sizeof name));
+    if (cluster->open && !cluster->ended)
+        cluster_tell(job, LINK_SIGNAL, (uint32_t)signal, SIGNAL_LEAVES);
+    return true;
+}
+
+bool cluster_leaves(const struct job *job)
+{
+    return job->cluster && job->cluster->elastic.leaving;
 }
 
 static void hear_abort(struct job *job, const struct link_message *message)
@@ -444,8 +470,10 @@ static bool hear_next(struct job *job)
     } else if (message.kind == LINK_LOST || message.kind == LINK_CUT) {
         hear_loss(job, message.node, message.data, message.kind == LINK_CUT);
     } else if (message.kind == LINK_LEFT) {
-        snprintf(left, sizeof left, "%s is lost: its ddprun has ended",
-                 cluster_node_name(job, message.node));
+        job->cluster->nodes[message.node].left = job->cluster->elastic.on;
+        snprintf(left, sizeof left, "%s %s", cluster_node_name(job, message.node),
+                 job->cluster->elastic.on && message.node > 0 ? "has left"
+                                                              : "is lost: its ddprun has ended");
         hear_loss(job, message.node, left, false);
     } else if (is_current(job, &message)) {
         hear(job, &message);
@@ -463,6 +491,7 @@ void cluster_work(struct job *job)
     while (!(cluster->restart_port && !cluster->open) && hear_next(job))
         ;
     verdict_tick(job);
+    takeover_note_members(job);
     admit(job);
     if (cluster->open)
         cluster_refresh(job);

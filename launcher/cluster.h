@@ -23,7 +23,8 @@ enum suspicion {
 
 #define CLUSTER_FDS 2
 
-/* Joins the other nodes; waits for them. DDP_ERR_ABORTED: a signal came that ends the job. */
+/* Joins the other nodes; waits for them. DDP_ERR_ABORTED: a signal came that ends the job,
+ * or the job has ended while this node waited for a place. */
 enum ddp_status cluster_open(struct job *job);
 
 /* Leaves them. They have been told how the job ended. */
@@ -87,11 +88,21 @@ bool cluster_has_asked(struct job *job, int signal);
  * stop where workers of any node accept that. */
 bool cluster_signal(struct job *job, int signal, bool kills);
 
+/* Of an elastic job, on a node other than node 0: a signal that asks this node alone to leave.
+ * False: it means all. */
+bool cluster_leave(struct job *job, int signal);
+
+/* Whether this node was asked to leave, and is not to be in the next attempt. */
+bool cluster_leaves(const struct job *job);
+
 /* When any node made progress last, as far as it is known on node 0; elsewhere, this node. */
 int64_t cluster_moved_ns(const struct job *job);
 
 /* Node 0: whether a rank of another node has finished a step in this attempt. */
 bool cluster_stepped(const struct job *job);
+
+/* Tells the board of an elastic job that it is one, and on node 0 how many nodes have come. */
+void cluster_note_members(const struct job *job);
 
 /* Node 0 ends the job because nothing moves. */
 void cluster_hangs(struct job *job, const char *text);

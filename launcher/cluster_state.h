@@ -32,9 +32,18 @@ struct node_state {
     bool ready;   /* for the next attempt */
     bool arrived; /* at the barrier */
     bool held;    /* has told its last step */
+    bool leaves;  /* was asked to */
+    bool left;    /* in order */
     uint32_t exit_code;
     int64_t alike; /* the wait status of all its workers, or -1 */
     struct board_times times;
+};
+
+/* What is meant by a signal to one ddprun: step of LINK_SIGNAL. */
+enum signal_means {
+    SIGNAL_PASSES,
+    SIGNAL_KILLS,
+    SIGNAL_LEAVES, /* that node alone leaves an elastic job */
 };
 
 enum hold {
@@ -52,10 +61,27 @@ struct elastic {
     char job[128], host[HOST_NAME_MAX + 1], command[COMMAND_BYTES];
 
     bool changing;       /* node 0: workers were asked to stop, because nodes wait */
+    bool orphan;         /* elsewhere: node 0 is lost */
+    bool leaving;        /* elsewhere: this node was asked to leave */
+    int64_t leave_ns;    /* node 0: when nodes are let go that were asked to leave; 0: none was */
     int64_t wait_end_ns; /* node 0: until when it waits for more nodes; 0: there are enough */
     int64_t hold_ns;     /* node 0: for so long nodes wait, unless the job needs them */
     int losses_in_a_row; /* node 0: of nodes soon after the members had changed */
     int64_t since_ns;    /* the members are these */
+    /* Node 0: whether other nodes may go on without it (takeover.c). */
+    int voters; /* the last members that all knew of each other, but for those that have ended */
+    int silent; /* nodes lost since then that may live */
+    int old;    /* so many members, the first, are voters */
+    bool tie_is_lost;  /* a node 0 before this one may live */
+    bool confirmed;    /* the members know of each other */
+    int expected;      /* of a new node 0: members that come back */
+    int64_t return_ns; /* ... until when; 0: they are there */
+    int members;       /* of the last attempt */
+
+    int64_t pause_ns; /* node 0: since when no workers run */
+    /* Node 0, for the end. */
+    int came, lost, left;
+    int64_t paused_ns; /* in all, without workers */
     int changes;
     char history[512]; /* "3 nodes for 12 s, 2 nodes for 4 s" */
 };
@@ -120,6 +146,37 @@ void verdict_tick(struct job *job);
 /* Node 0: ends the attempt, because nodes wait. */
 void verdict_change(struct job *job);
 
+/* --- joining.c --- */
+
+/* A member that has lost node 0, between two attempts: becomes the next one, or joins it. False:
+ * this node is out, with job->exit_code. */
+bool cluster_succeed(struct job *job);
+
+/* --- takeover.c --- */
+
+/* Node 0 is lost to this node, which may go on without it. False: the job ends here. */
+bool takeover_begin(struct job *job, const char *why, struct link_text *end);
+
+/* Until when members come back to a new node 0: they see the loss of the last one, and end their
+ * workers, at different times. */
+double takeover_seconds(const struct job *job);
+
+/* This node is node 0 from now on. */
+void takeover_take(struct job *job, const struct link_succession *succession);
+
+/* Node 0: all members know of each other now, or a node is lost or has left. */
+void takeover_note_members(struct job *job);
+void takeover_note_loss(struct job *job, int node);
+
+/* Node 0: so many nodes are the next members. */
+void takeover_form(struct job *job, int nodes);
+
+/* The new node 0: whether members may still come back. */
+bool takeover_waits(struct job *job);
+
+/* Node 0: whether most may go on without it, so that it must not; with *end [out]. */
+bool takeover_forbids(const struct job *job, struct link_text *end);
+
 /* --- members.c --- */
 
 /* The members have been formed: our part among them. */
@@ -128,10 +185,14 @@ void members_take_part(struct job *job);
 /* Node 0, of an elastic job: a node is lost. True: that ends the attempt, with *end [out]. */
 bool members_lost(struct job *job, int node, const char *why, struct link_text *end);
 
-/* Node 0: nodes wait that can be let in, and it is time to ask the workers to end. */
+/* Node 0: a node was asked to leave. False: too few would be left. */
+bool members_leave(struct job *job, int node);
+
+/* Node 0: nodes wait that can be let in, or want to leave, and it is time to ask the workers to
+ * end. */
 bool members_wait(struct job *job);
 
-/* Node 0: do all of an attempt end because nodes wait? */
+/* Node 0: do all of an attempt end because nodes come or leave? */
 bool members_end(const struct job *job, const struct link_text *end);
 
 /* Node 0, between two attempts: forms the members when all nodes are ready and enough. False: they
@@ -140,6 +201,9 @@ bool members_form(struct job *job, struct link_text *end);
 
 /* Node 0: a node has been silent for so long that it may be lost. */
 bool members_doubtful(const struct job *job);
+
+/* No workers run from now on. */
+void members_pause(struct job *job);
 
 /* The end: how it went. */
 void members_report(const struct job *job);

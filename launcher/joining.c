@@ -132,6 +132,43 @@ static void show_command(char *const *command, char out[COMMAND_BYTES])
             (size_t)snprintf(out + used, COMMAND_BYTES - used, "%s%s", i ? " " : "", command[i]);
 }
 
+static struct link_setup make_setup(struct interrupt *interrupt)
+{
+    struct job *job = interrupt->job;
+    struct cluster *cluster = job->cluster;
+    const struct place *place = job->plan->place;
+    const struct settings *settings = job->plan->settings;
+    struct exchange *exchange = &cluster->exchange;
+    return (struct link_setup){.node = place->node,
+                               .node_count = place->node_count,
+                               .least_nodes = place->least_nodes,
+                               .command = cluster->elastic.command,
+                               .job = cluster->elastic.job,
+                               .host = cluster->elastic.host,
+                               .nproc = job->plan->nproc,
+                               .max_restarts = settings->max_restarts,
+                               .address = place->address,
+                               .port = place->port,
+                               .port_count = place->port_count,
+                               .worker_port = launch_plan_free_port(),
+                               .node_timeout = settings->node_timeout_seconds,
+                               .interrupt_fd = interrupt->fd,
+                               .interrupted = interrupted,
+                               .interrupted_owner = interrupt,
+                               .proof = &cluster->elastic.proof,
+                               .exchange = exchange->pmix ? exchange_contact : NULL,
+                               .exchange_owner = exchange};
+}
+
+/* Where node 0 is. */
+static void take_meeting(struct job *job)
+{
+    struct launch_plan *plan = job->plan;
+    const struct link_meeting *meeting = link_meeting(job->cluster->link);
+    snprintf(plan->master_addr, sizeof plan->master_addr, "%s", meeting->address);
+    snprintf(plan->interface, sizeof plan->interface, "%s", meeting->interface);
+}
+
 static enum ddp_status join(struct job *job, struct cluster *cluster)
 {
     struct launch_plan *plan = job->plan;
@@ -149,25 +186,7 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
     enum ddp_status status = interrupt_open(&interrupt, job);
     if (status == DDP_OK)
         status = exchange_open(exchange, place, settings->node_timeout_seconds, interrupt.fd);
-    const struct link_setup setup = {.node = place->node,
-                                     .node_count = place->node_count,
-                                     .least_nodes = place->least_nodes,
-                                     .command = elastic->command,
-                                     .job = elastic->job,
-                                     .host = elastic->host,
-                                     .nproc = plan->nproc,
-                                     .max_restarts = settings->max_restarts,
-                                     .address = place->address,
-                                     .port = place->port,
-                                     .port_count = place->port_count,
-                                     .worker_port = launch_plan_free_port(),
-                                     .node_timeout = settings->node_timeout_seconds,
-                                     .interrupt_fd = interrupt.fd,
-                                     .interrupted = interrupted,
-                                     .interrupted_owner = &interrupt,
-                                     .proof = &elastic->proof,
-                                     .exchange = exchange->pmix ? exchange_contact : NULL,
-                                     .exchange_owner = exchange};
+    const struct link_setup setup = make_setup(&interrupt);
     if (status == DDP_OK)
         status =
             proof_open(&elastic->proof, &(struct proof_setup){.key_file = settings->key_file,
@@ -176,10 +195,16 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
                                                               .insecure = settings->insecure_link});
     if (status == DDP_OK)
         status = link_open(&cluster->link, &setup);
-    if (status != DDP_OK || !elastic->on || place->node > 0)
+    const bool unneeded = status == DDP_OK && !cluster->link;
+    if (unneeded) {
+        job->exit_code = EXIT_SUCCESS;
+        status = DDP_ERR_ABORTED;
+    }
+    if (status != DDP_OK || !elastic->on)
         proof_close(&elastic->proof);
     int signal;
-    if (status == DDP_ERR_ABORTED && !job->late_signal && take_signal(&interrupt, &signal))
+    if (status == DDP_ERR_ABORTED && !unneeded && !job->late_signal &&
+        take_signal(&interrupt, &signal))
         status = nothing_started(job); /* PMIx has not asked */
     interrupt_close(&interrupt);
     if (status == DDP_ERR_PREEMPTED && !job->late_signal) {
@@ -193,13 +218,41 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
     if (!elastic->on && launch_plan_check_faults(plan, &job->exit_code) != DDP_OK)
         return DDP_ERR_INVALID;
     plan->bell_fd = cluster->bell_fd;
-    const struct link_meeting *meeting = link_meeting(cluster->link);
-    plan->master_port = meeting->round.worker_port;
-    plan->restart = meeting->round.restart;
-    plan->failures = meeting->round.failures;
-    snprintf(plan->master_addr, sizeof plan->master_addr, "%s", meeting->address);
-    snprintf(plan->interface, sizeof plan->interface, "%s", meeting->interface);
+    take_meeting(job);
+    const struct link_round *round = &link_meeting(cluster->link)->round;
+    plan->master_port = round->worker_port;
+    plan->restart = round->restart;
+    plan->failures = round->failures;
     return DDP_OK;
+}
+
+bool cluster_succeed(struct job *job)
+{
+    struct cluster *cluster = job->cluster;
+    struct link_succession succession;
+    struct interrupt interrupt;
+    enum ddp_status status = interrupt_open(&interrupt, job);
+    struct link_setup setup = make_setup(&interrupt);
+    setup.epoch = (uint32_t)job->plan->restart + 1;
+    /* The next node 0 ends its workers meanwhile, and waits for others itself. */
+    setup.node_timeout = 2 * takeover_seconds(job);
+    job->exit_code = EXIT_LAUNCHER;
+    if (status == DDP_OK)
+        status = link_succeed(&cluster->link, &setup, &succession);
+    interrupt_close(&interrupt);
+    if (status != DDP_OK)
+        return false;
+    cluster->elastic.orphan = false;
+    take_meeting(job);
+    if (link_node(cluster->link) == 0) {
+        takeover_take(job, &succession);
+        return true;
+    }
+    const struct link_round *round = &link_meeting(cluster->link)->round;
+    job->plan->restart = round->restart - 1;
+    job->plan->failures = round->failures - !job->members_change;
+    members_take_part(job);
+    return true;
 }
 
 enum ddp_status cluster_open(struct job *job)

@@ -14,6 +14,7 @@
 
 #define SOON_NS       INT64_C(60000000000) /* a node that is lost before has come for nothing */
 #define MOST_DOUBLING 6                    /* of the seconds that nodes wait then */
+#define ALIKE_NS      INT64_C(1000000000)  /* whoever asks all nodes to stop reaches them all */
 #define SILENT_NS     INT64_C(1500000000)  /* a sign of life is overdue */
 
 static const char *plural(int count)
@@ -31,6 +32,9 @@ void members_take_part(struct job *job)
     cluster->elastic.since_ns = ddp_clock_ns();
     for (int n = 0; n < cluster->count; n++)
         job->plan->starts[n + 1] = job->plan->starts[n] + link_node_workers(cluster->link, n);
+    cluster->elastic.members = cluster->count;
+    if (cluster->elastic.voters == 0)
+        cluster->elastic.voters = cluster->elastic.old = cluster->count;
     launch_plan_take_part(job->plan, cluster->node, cluster->count);
     if (cluster->elastic.on)
         ddp_log(DDP_LOG_INFO, "%d node%s, of which this is number %d", cluster->count,
@@ -72,13 +76,19 @@ bool members_lost(struct job *job, int node, const char *why, struct link_text *
                               .rank = -1,
                               .sure = CERTAIN,
                               .flags = END_MEMBERS};
-    hold_back(elastic);
+    const bool in_order = cluster->nodes[node].left;
+    elastic->left += in_order;
+    elastic->lost += !in_order;
+    if (!in_order)
+        hold_back(elastic);
     if (!cluster->open || cluster->ended) { /* the next members are formed without it */
-        ddp_log(DDP_LOG_ERROR, "%s", why);
+        ddp_log(in_order ? DDP_LOG_INFO : DDP_LOG_ERROR, "%s", why);
         return false;
     }
     if (job->interrupted)
         snprintf(end->text, sizeof end->text, "%s; ending all nodes", why);
+    else if (takeover_forbids(job, end))
+        end->flags = 0;
     else if (left < elastic->least)
         snprintf(end->text, sizeof end->text, "%s; %d node%s left, of at least %d", why, left,
                  left == 1 ? " is" : "s are", elastic->least);
@@ -97,7 +107,7 @@ bool members_doubtful(const struct job *job)
     return false;
 }
 
-/* --- arrivals --------------------------------------------------------------------------------- */
+/* --- arrivals and departures ------------------------------------------------------------------ */
 
 /* Does all run, so that it can be stopped? What is about to end is left alone. */
 static bool runs(const struct job *job)
@@ -114,8 +124,15 @@ bool members_wait(struct job *job)
 {
     const struct cluster *cluster = job->cluster;
     struct elastic *elastic = &job->cluster->elastic;
-    if (!elastic->on || cluster->node > 0 || elastic->changing || cluster->count >= elastic->most ||
-        !runs(job))
+    if (!elastic->on || cluster->node > 0 || elastic->changing || !runs(job))
+        return false;
+    if (elastic->leave_ns > 0 && ddp_deadline_passed(elastic->leave_ns)) {
+        elastic->changing = true;
+        ddp_log(DDP_LOG_INFO, "ending all workers, to start them again without the nodes that "
+                              "leave");
+        return true;
+    }
+    if (cluster->count >= elastic->most)
         return false;
     const int waiting = link_waiting(cluster->link, elastic->hold_ns);
     if (waiting == 0)
@@ -126,6 +143,22 @@ bool members_wait(struct job *job)
     return true;
 }
 
+bool members_leave(struct job *job, int node)
+{
+    struct cluster *cluster = job->cluster;
+    int stay = count_alive(cluster) + link_waiting(cluster->link, 0) - 1;
+    for (int n = 1; n < cluster->count; n++)
+        stay -= n != node && cluster->nodes[n].leaves && link_node_alive(cluster->link, n);
+    if (stay < cluster->elastic.least)
+        return false;
+    cluster->nodes[node].leaves = true;
+    if (cluster->elastic.leave_ns == 0)
+        cluster->elastic.leave_ns = ddp_clock_ns() + ALIKE_NS;
+    ddp_log(DDP_LOG_INFO, "node %d (%s) was asked to leave", node,
+            link_node_name(cluster->link, node));
+    return true;
+}
+
 bool members_end(const struct job *job, const struct link_text *end)
 {
     return job->cluster->elastic.changing && !job->stop_request && end->sure == PREEMPTED;
@@ -133,8 +166,9 @@ bool members_end(const struct job *job, const struct link_text *end)
 
 /* --- the next members ------------------------------------------------------------------------- */
 
-static void note_period(struct elastic *elastic, int count)
+static void note_period(struct elastic *elastic)
 {
+    const int count = elastic->members;
     const size_t used = strlen(elastic->history);
     const double seconds = (double)(ddp_clock_ns() - elastic->since_ns) * 1e-9;
     snprintf(elastic->history + used, sizeof elastic->history - used, "%s%d node%s for %.1f s",
@@ -167,6 +201,8 @@ bool members_form(struct job *job, struct link_text *end)
     for (int n = 1; n < cluster->count; n++)
         if (link_node_alive(cluster->link, n) && !cluster->nodes[n].ready)
             return false;
+    if (takeover_waits(job) || takeover_forbids(job, end))
+        return false;
     const int left = count_alive(cluster);
     const int64_t hold_ns = left < elastic->least ? 0 : elastic->hold_ns;
     const int there = left + link_waiting(cluster->link, hold_ns);
@@ -177,10 +213,14 @@ bool members_form(struct job *job, struct link_text *end)
         wait_for_more(job, nodes, end);
         return false;
     }
-    note_period(elastic, cluster->count);
+    note_period(elastic);
     elastic->changes++;
-    elastic->wait_end_ns = 0;
+    const int stay = left + link_votes(cluster->link, (uint32_t)job->plan->restart + 1);
+    elastic->came += nodes - (stay < nodes ? stay : nodes);
+    elastic->paused_ns += ddp_clock_ns() - elastic->pause_ns;
+    elastic->wait_end_ns = elastic->leave_ns = 0;
     elastic->changing = false;
+    takeover_form(job, nodes);
     link_form(cluster->link, nodes, hold_ns,
               &(struct link_round){launch_plan_free_port(), job->plan->restart + 1,
                                    job->plan->failures + !job->members_change});
@@ -193,6 +233,28 @@ void members_report(const struct job *job)
     struct elastic *elastic = &job->cluster->elastic;
     if (job->cluster->node > 0 || elastic->changes == 0)
         return;
-    note_period(elastic, job->cluster->count);
-    ddp_log(DDP_LOG_INFO, "%s", elastic->history);
+    note_period(elastic);
+    ddp_log(DDP_LOG_INFO, "%s; %d came, %d left, %d lost; %.1f s without workers", elastic->history,
+            elastic->came, elastic->left, elastic->lost, (double)elastic->paused_ns * 1e-9);
+}
+
+void members_pause(struct job *job)
+{
+    job->cluster->elastic.pause_ns = ddp_clock_ns();
+}
+
+void cluster_note_members(const struct job *job)
+{
+    const struct cluster *cluster = job->cluster;
+    if (!cluster || !cluster->elastic.on)
+        return;
+    const struct elastic *elastic = &cluster->elastic;
+    job->board.memory->members = (struct ddp_board_members){
+        .least = (uint32_t)elastic->least,
+        .most = (uint32_t)elastic->most,
+        .came = (uint32_t)elastic->came,
+        .left = (uint32_t)elastic->left,
+        .lost = (uint32_t)elastic->lost,
+        .paused_ns = elastic->paused_ns,
+    };
 }

@@ -197,16 +197,32 @@ static const char *launcher_name(enum place_kind kind)
     return kind == PLACE_SLURM ? "srun" : kind == PLACE_HYDRA ? "mpiexec" : "mpirun";
 }
 
-/* Options may repeat what the launcher says, and must not say something else. */
-static enum ddp_status check_launcher(const struct place *place, const struct settings *s)
+/* srun --no-kill does without a node that is lost; mpirun and mpiexec then end all tasks. */
+static enum ddp_status use_range(struct place *place, const struct settings *s)
 {
     const char *who = launcher_name(place->kind);
-    if (s->least_nnodes)
+    if (place->kind != PLACE_SLURM)
         return fail_once(place->node == 0,
                          "--nnodes %d:%d, but %s started %d tasks, whose number does not change: "
                          "leave --nnodes out, or start each ddprun by itself",
                          s->least_nnodes, s->nnodes, who, place->node_count);
-    if (s->nnodes > 0 && s->nnodes != place->node_count)
+    if (place->node_count < s->least_nnodes || place->node_count > s->nnodes)
+        return fail_once(place->node == 0,
+                         "--nnodes %d:%d, but %s started %d tasks, one a node: start a number of "
+                         "tasks in that range",
+                         s->least_nnodes, s->nnodes, who, place->node_count);
+    place->least_nodes = s->least_nnodes;
+    place->node_count = s->nnodes;
+    return DDP_OK;
+}
+
+/* Options may repeat what the launcher says, and must not say something else. */
+static enum ddp_status check_launcher(struct place *place, const struct settings *s)
+{
+    const char *who = launcher_name(place->kind);
+    if (s->least_nnodes && use_range(place, s) != DDP_OK)
+        return DDP_ERR_INVALID;
+    if (!s->least_nnodes && s->nnodes > 0 && s->nnodes != place->node_count)
         return fail_once(place->node == 0,
                          "--nnodes %d, but %s started %d tasks, one a node: leave --nnodes out, or "
                          "start as many tasks",
@@ -322,7 +338,9 @@ enum ddp_status place_find(struct place *place, const struct settings *settings)
                           s->node_rank);
     if (status != DDP_OK || place->kind == PLACE_ALONE)
         return status;
-    place->pmix = (place->kind == PLACE_OPEN_MPI || place->kind == PLACE_SLURM) &&
+    /* PMIx takes a task that is lost for the end of all. */
+    place->pmix = !place_is_elastic(place) &&
+                  (place->kind == PLACE_OPEN_MPI || place->kind == PLACE_SLURM) &&
                   variable("PMIX_RANK") && variable("PMIX_NAMESPACE");
     return find_address(place, s);
 }

@@ -28,7 +28,7 @@ static void ask_to_stop(struct job *job, int signal)
 static void handle_ending_signal(struct job *job, int signal)
 {
     char name[32];
-    if (cluster_has_asked(job, signal))
+    if (cluster_has_asked(job, signal) || cluster_leave(job, signal))
         return;
     const bool asked = job->stop_request == SIGINT || job->stop_request == SIGTERM;
     if (job->state < ENDING && !asked && (signal == SIGINT || signal == SIGTERM) &&

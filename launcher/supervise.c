@@ -92,6 +92,7 @@ static enum ddp_status open_board(struct job *job)
     ddp_bar_share(&memory->bar_columns);
     ddp_bar_set_terminal(isatty(STDOUT_FILENO) ? STDOUT_FILENO : -1);
     memory->restart = (uint32_t)job->plan->restart;
+    cluster_note_members(job);
     if (job->plan->copy_fd >= 0)
         ddp_board_know_copy(&job->board, job->plan->copy_fd);
     if (job->plan->restart == 0) { /* a fault comes once */
@@ -277,6 +278,10 @@ static bool next_attempt(struct job *job)
     bool shrunk = false;
     if (!job->restartable || (job->interrupted && !job->late_signal))
         return false;
+    if (cluster_leaves(job)) {
+        job->exit_code = ddp_status_exit_code(DDP_ERR_PREEMPTED);
+        return false;
+    }
     job->deadline_ns = 0;
     if (!(job->members_change ? watch_pause(job) : may_retry(job, &shrunk)))
         return false;

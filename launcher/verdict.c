@@ -201,10 +201,13 @@ void verdict_lost(struct job *job, int node, const char *why, bool cut)
                             .sure = CERTAIN};
     snprintf(end.text, sizeof end.text, "%s; ending all nodes", why);
     if (cluster->node > 0) {
-        verdict_end(job, &end);
+        if (cut || !takeover_begin(job, why, &end) || (cluster->open && !cluster->ended))
+            verdict_end(job, &end);
         return;
     }
     cluster->nodes[node].lost = true;
+    if (cluster->elastic.on)
+        takeover_note_loss(job, node);
     if (cluster->nodes[node].done && cluster->open && !cut)
         return; /* its part was over */
     const bool ends =
@@ -369,6 +372,7 @@ void cluster_pause(struct job *job)
         return;
     cluster->open = cluster->ended = cluster->told_ready = cluster->suspected = false;
     cluster->verdict_ns = INT64_MAX;
+    members_pause(job);
 }
 
 bool cluster_over(const struct job *job)
@@ -387,6 +391,12 @@ bool cluster_ready(struct job *job)
     char why[LINK_NAME_BYTES + 64];
     struct link_text end;
     if (!cluster || cluster->restart_port)
+        return true;
+    if (cluster->elastic.orphan && !cluster_succeed(job)) {
+        cluster->ended = true;
+        return false;
+    }
+    if (cluster->restart_port)
         return true;
     if (cluster->node > 0) {
         if (!cluster->told_ready)

@@ -417,6 +417,10 @@ static bool take_pause_signal(struct job *job, int signal)
         job->stop_request = SIGUSR1; /* the next attempt is asked at once */
     if (!signals_end_job(job, signal))
         return true;
+    if (cluster_leave(job, signal)) {
+        job->exit_code = ddp_status_exit_code(DDP_ERR_PREEMPTED);
+        return false;
+    }
     if (job->late_signal == 0 && cluster_end(job, signal)) {
         job->late_signal = signal;
         return true;
@@ -430,7 +434,6 @@ bool watch_pause(struct job *job)
     struct signalfd_siginfo info;
     struct pollfd watched[1 + CLUSTER_FDS] = {{.fd = job->signal_fd, .events = POLLIN}};
     const int late_signal = job->late_signal;
-    cluster_watch(job, watched + 1);
     job->late_signal = 0;
     if (late_signal && !take_pause_signal(job, late_signal))
         return false;
@@ -440,6 +443,7 @@ bool watch_pause(struct job *job)
             return true;
         if (cluster_over(job))
             return false;
+        cluster_watch(job, watched + 1); /* another link, when node 0 is another */
         poll(watched, 1 + CLUSTER_FDS, over ? -1 : job_milliseconds(job->deadline_ns));
         cluster_work(job);
         if (read(job->signal_fd, &info, sizeof info) == (ssize_t)sizeof info &&

@@ -87,6 +87,20 @@ bool address_of_socket(int fd, bool peer, struct address *address)
     return (peer ? getpeername : getsockname)(fd, socket, &address->length) == 0;
 }
 
+void address_contact(const struct address *address, char out[CONTACT_BYTES])
+{
+    char host[LINK_NAME_BYTES];
+    address_host(address, host);
+    snprintf(out, CONTACT_BYTES, "%.64s %d", host, address_port(address));
+}
+
+bool address_meets_itself(int fd)
+{
+    struct address own, other;
+    return address_of_socket(fd, false, &own) && address_of_socket(fd, true, &other) &&
+           own.length == other.length && memcmp(&own.socket, &other.socket, own.length) == 0;
+}
+
 /* Without the port. */
 static bool same_host(const struct sockaddr *a, const struct sockaddr *b)
 {

@@ -5,7 +5,7 @@
 #ifndef DDP_LAUNCHER_LINK_ADDRESS_H
 #define DDP_LAUNCHER_LINK_ADDRESS_H
 
-#include "launcher/link/link.h"
+#include "launcher/link/frame.h"
 
 #include <sys/socket.h>
 
@@ -37,6 +37,12 @@ bool addresses_own(struct address *own, int port, char *list, size_t size);
 void address_host(const struct address *address, char out[LINK_NAME_BYTES]);
 /* "10.0.0.1:29400" or "[::1]:29400". */
 void address_show(const struct address *address, char out[LINK_NAME_BYTES]);
+
+/* "10.0.0.2 29500" */
+void address_contact(const struct address *address, char out[CONTACT_BYTES]);
+
+/* A socket on the way to a port where nobody listens can meet itself. */
+bool address_meets_itself(int fd);
 
 int address_port(const struct address *address);
 void address_set_port(struct address *address, int port);

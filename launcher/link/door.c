@@ -329,6 +329,9 @@ static void heard_join(struct door *door, struct stranger *stranger, const struc
     }
     peer_set_name(peer, join->host[0] ? join->host : stranger->from);
     peer->nproc = (int)join->nproc;
+    peer_set_contact(peer, join->contact);
+    peer->epoch = join->epoch;
+    peer->ended = false;
     epoll_ctl(link->epoll, EPOLL_CTL_DEL, stranger->connection.fd, NULL);
     peer->connection = stranger->connection;
     peer->since_ns = ddp_clock_ns();

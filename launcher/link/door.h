@@ -39,12 +39,6 @@ struct door {
     char error[LINK_ERROR_BYTES]; /* that all nodes print; "" if there is none */
 };
 
-/* Fewer nodes than the most are enough, and they may change. */
-static inline bool link_is_elastic(const struct link_setup *setup)
-{
-    return setup->least_nodes > 0;
-}
-
 /* The job ends. The first error stays. */
 void door_end_job(struct door *door, enum ddp_status status, const char *format, ...)
     DDP_PRINTF(3, 4);

@@ -36,6 +36,14 @@ int link_waiting(const struct link *link, int64_t waited_ns)
     return waiting;
 }
 
+int link_votes(const struct link *link, uint32_t epoch)
+{
+    int votes = 0;
+    for (int i = link->count; i < link->room; i++)
+        votes += link->peers[i].connection.fd >= 0 && link->peers[i].epoch == epoch;
+    return votes;
+}
+
 static void welcome(struct link *link, int node)
 {
     struct peer *peer = &link->peers[node];
@@ -47,6 +55,7 @@ static void welcome(struct link *link, int node)
                                     .failures = (uint32_t)round->failures};
     for (int k = 0; k < link->count; k++) {
         struct member member = {.nproc = (uint32_t)link->peers[k].nproc};
+        snprintf(member.contact, sizeof member.contact, "%s", link->peers[k].contact);
         snprintf(member.name, sizeof member.name, "%s", link->peers[k].name);
         peer_put(link, peer, FRAME_MEMBER, &member,
                  offsetof(struct member, name) + strlen(member.name) + 1);

@@ -97,6 +97,7 @@ bool frame_read(const struct frame *frame, union frame_data *data)
     case FRAME_JOIN:
         return is_nproc(data->join.nproc) && ends(data->join.version, sizeof data->join.version) &&
                ends(data->join.host, sizeof data->join.host) &&
+               ends(data->join.contact, sizeof data->join.contact) &&
                ends(data->join.command, sizeof data->join.command);
     case FRAME_REFUSED:
         return ends(data->refusal.text, sizeof data->refusal.text);
@@ -105,7 +106,9 @@ bool frame_read(const struct frame *frame, union frame_data *data)
                data->welcome.node > 0 && data->welcome.node < data->welcome.node_count &&
                data->welcome.restart < INT32_MAX && data->welcome.failures < INT32_MAX;
     case FRAME_MEMBER:
-        return is_nproc(data->member.nproc) && data->bytes[frame->bytes - 1] == 0;
+        return is_nproc(data->member.nproc) &&
+               ends(data->member.contact, sizeof data->member.contact) &&
+               data->bytes[frame->bytes - 1] == 0;
     case FRAME_LOST:
         return data->bytes[frame->bytes - 1] == 0;
     case FRAME_PING:

@@ -53,15 +53,17 @@ struct hello {
 };
 
 #define FRAME_COMMAND_MAX 1024
+#define CONTACT_BYTES     80
 
 struct join {
     uint32_t nproc;
     uint32_t max_restarts;
     uint32_t least_nodes;
-    uint32_t spare;
+    uint32_t epoch; /* as in struct link_setup */
     uint64_t command_hash;
     char version[32];
     char host[LINK_NAME_BYTES];
+    char contact[CONTACT_BYTES];     /* "10.0.0.2 29500": where it would be node 0; "": nowhere */
     char command[FRAME_COMMAND_MAX]; /* its beginning */
 };
 
@@ -85,7 +87,8 @@ struct refusal {
 
 struct member {
     uint32_t nproc;
-    char name[LINK_NAME_BYTES]; /* ends with a 0 */
+    char contact[CONTACT_BYTES]; /* each ends with a 0 */
+    char name[LINK_NAME_BYTES];
 };
 
 struct welcome {

@@ -17,12 +17,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-static void link_free(struct link *link)
+void link_free(struct link *link)
 {
     if (link->door)
         door_close(link->door);
     free(link->door);
+    if (link->standby > 0)
+        close(link->standby);
     peers_close(link);
     free(link);
 }
@@ -44,10 +47,11 @@ enum ddp_status link_open(struct link **out, const struct link_setup *setup)
         peer_clear(link, &link->peers[i]);
     peer_set_name(&link->peers[link->node], setup->host);
     link->peers[link->node].nproc = setup->nproc;
+    link->standby = setup->standby;
     enum ddp_status status = peers_open(link, setup->lost_seconds);
     if (status == DDP_OK)
         status = (setup->node == 0 ? link_node0_join : link_node_join)(link, setup);
-    if (status != DDP_OK) {
+    if (status != DDP_OK || link->unneeded) {
         link_free(link);
         return status;
     }
@@ -211,6 +215,16 @@ bool link_node_alive(const struct link *link, int node)
     if (node == link->node)
         return true;
     return link->peers[link->node == 0 ? node : 0].connection.fd >= 0;
+}
+
+bool link_has_ended(const struct link *link, int node)
+{
+    return link->peers[node].ended;
+}
+
+const char *link_contact(const struct link *link)
+{
+    return link->peers[link->node].contact;
 }
 
 const char *link_node_name(const struct link *link, int node)

@@ -120,6 +120,10 @@ struct link_setup {
     int nproc;            /* our workers */
     int64_t max_restarts; /* the same on all nodes */
 
+    /* Of a member that has lost node 0 (link_succeed()): one more than the restarts; else 0. */
+    uint32_t epoch;
+    int standby; /* a listener that the link takes; 0: none */
+
     /* Node 0's name or address as all nodes know it. "": on node 0, the machine's own address;
      * other nodes then need `exchange`. */
     const char *address;
@@ -160,8 +164,9 @@ struct link_meeting {
 struct link;
 
 /* Joins: node 0 waits for all others, these for node 0 and each other. All nodes are there when it
- * returns DDP_OK; of an elastic job as many as have come soon, at least the least. Otherwise one
- * line has been logged, the same on all nodes that had come, and ddprun ends with EXIT_LAUNCHER:
+ * returns DDP_OK; of an elastic job as many as have come soon, at least the least. DDP_OK and no
+ * *link: the elastic job has ended while this node waited (logged). Otherwise one line has been
+ * logged, the same on all nodes that had come, and ddprun ends with EXIT_LAUNCHER:
  *   DDP_ERR_TIMEOUT   nodes have not come within node_timeout (named), or node 0 has not answered
  *   DDP_ERR_MISMATCH  two nodes have one rank; other versions or node counts; too many workers;
  *                     another key, method or job
@@ -223,6 +228,33 @@ int link_waiting(const struct link *link, int64_t waited_ns);
  * are; then those that have waited for so long. All are told, with what they need for the next
  * attempt. */
 void link_form(struct link *link, int most, int64_t waited_ns, const struct link_round *round);
+
+/* A node but node 0 whose connection was lost: is that because its process has ended? Else it may
+ * live. */
+bool link_has_ended(const struct link *link, int node);
+
+/* What link_succeed() has found. */
+struct link_succession {
+    int voters;       /* members that may live, ourselves included */
+    int reached;      /* of them, those that take connections, but for the last node 0 */
+    bool tie_is_lost; /* one that is not reached has a lower number than the next node 0 */
+};
+
+/* A member of an elastic job that has lost node 0, between two attempts: the next node 0 is the
+ * member with the lowest number that takes a connection. Becomes node 0, at once, with link_count()
+ * 1, or joins it as with link_open(), within setup->node_timeout. Node 0 then waits until members
+ * have come back and forms the new ones only if link_votes() says that nobody else can: with more
+ * than half of the voters, or half of them and the one that has the lowest number.
+ *   link   [in|out] another one then; if that fails the same
+ *   setup  as for link_open(), with an epoch; node, address, port and standby are not looked at */
+enum ddp_status link_succeed(struct link **link, const struct link_setup *setup,
+                             struct link_succession *succession);
+
+/* The new node 0: how many other members of that epoch have come back. */
+int link_votes(const struct link *link, uint32_t epoch);
+
+/* Where this node is node 0: "10.0.0.2 29500". */
+const char *link_contact(const struct link *link);
 
 /* Says goodbye and closes. Waits at most half a second until what was sent has been taken. NULL is
  * allowed. */

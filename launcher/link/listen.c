@@ -80,8 +80,7 @@ static enum ddp_status find_addresses(const struct link_setup *s, int64_t deadli
     return addresses->trap ? leave_trap(s, addresses) : DDP_OK;
 }
 
-/* -1 and errno. */
-static int listen_at(const struct address *address)
+int link_listen_at(const struct address *address)
 {
     const int family = address->socket.ss_family, one = 1;
     int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -141,7 +140,7 @@ enum ddp_status link_listen(const struct link_setup *s, int64_t deadline_ns, int
                 return ddp_fail(DDP_ERR_INVALID,
                                 "--master-addr %s names no machine: give the address of node 0",
                                 s->address);
-            fd = listen_at(address);
+            fd = link_listen_at(address);
             /* Of several addresses of a name, those of other machines say nothing. */
             if (fd < 0 && errno != EADDRNOTAVAIL)
                 error = errno;

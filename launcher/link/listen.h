@@ -6,6 +6,9 @@
 
 #include "launcher/link/address.h"
 
+/* Listens at an address of this machine, without waiting: the descriptor, or -1 and errno. */
+int link_listen_at(const struct address *address);
+
 /* Opens the listening socket. A name that is not known yet is tried again until the deadline.
  * *listener, *address [out]. The errors of link_open(). */
 enum ddp_status link_listen(const struct link_setup *setup, int64_t deadline_ns, int *listener,

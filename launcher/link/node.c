@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "launcher/link/hello.h"
+#include "launcher/link/listen.h"
 #include "launcher/link/peers.h"
 #include "launcher/link/state.h"
 
@@ -39,7 +40,7 @@ struct trying {
     bool connected; /* to what is tried; `answered`: something was, in this round of all ports */
     bool answered;
     int silent; /* how often it said nothing */
-    bool told, warned;
+    bool told, warned, waits;
     struct link_contact contact;     /* from PMIx */
     char shown[LINK_NAME_BYTES];     /* the address that is tried */
     char why[LINK_NAME_BYTES + 256]; /* what went wrong last */
@@ -98,7 +99,6 @@ static int milliseconds_left(int64_t first_ns, int64_t second_ns)
 /* DDP_OK: *fd [out] is connected. */
 static enum ddp_status connect_to(struct trying *t, const struct address *address, int *fd)
 {
-    struct address own, other;
     int error = 0;
     socklen_t length = sizeof error;
     t->connected = false;
@@ -117,9 +117,7 @@ static enum ddp_status connect_to(struct trying *t, const struct address *addres
         else
             getsockopt(*fd, SOL_SOCKET, SO_ERROR, &error, &length);
     }
-    /* While nobody listens, a socket on the same machine can meet itself. */
-    if (error == 0 && address_of_socket(*fd, false, &own) && address_of_socket(*fd, true, &other) &&
-        own.length == other.length && memcmp(&own.socket, &other.socket, own.length) == 0)
+    if (error == 0 && address_meets_itself(*fd))
         error = ECONNREFUSED;
     if (error != 0)
         return try_again(t, "%s", strerror(error));
@@ -146,8 +144,8 @@ static enum ddp_status no_ddprun(struct trying *t, const struct connection *conn
 
 static enum ddp_status no_answer(struct trying *t, const struct connection *connection)
 {
-    if (connection->phase == PHASE_HELLO && only_one(t) && ++t->silent == SILENT &&
-        !ddp_deadline_passed(t->deadline_ns))
+    if (connection->phase == PHASE_HELLO && t->setup->epoch == 0 && only_one(t) &&
+        ++t->silent == SILENT && !ddp_deadline_passed(t->deadline_ns))
         return ddp_fail(
             DDP_ERR_IO,
             "node %d: what listens at %s takes connections, but has not answered for %g s: "
@@ -262,14 +260,32 @@ static enum ddp_status prove(struct trying *t, struct connection *connection)
     return turned_away(t, "what answers at %s is not node 0 of this job: %s", t->shown, why);
 }
 
+/* Listens where this node would be node 0: at node 0's port, if that is free here. */
+static void stand_by(const struct trying *t, struct address *own)
+{
+    struct link *link = t->link;
+    if (!link_is_elastic(t->setup))
+        return;
+    if (link->standby == 0)
+        link->standby = link_listen_at(own);
+    if (link->standby < 0) {
+        address_set_port(own, 0);
+        link->standby = link_listen_at(own);
+    }
+    if (link->standby > 0 && address_of_socket(link->standby, false, own))
+        address_contact(own, link->peers[link->node].contact);
+}
+
 static enum ddp_status try_address(struct trying *t, struct address address, int port)
 {
     int fd = -1;
+    struct address own;
     struct link *link = t->link;
     struct peer *node0 = &link->peers[0];
     struct join join = {.nproc = (uint32_t)t->setup->nproc,
                         .max_restarts = (uint32_t)t->setup->max_restarts,
                         .least_nodes = (uint32_t)t->setup->least_nodes,
+                        .epoch = t->setup->epoch,
                         .command_hash = ddp_hash(t->setup->command, strlen(t->setup->command))};
     address_set_port(&address, port);
     address_show(&address, t->shown);
@@ -285,6 +301,11 @@ static enum ddp_status try_address(struct trying *t, struct address address, int
         connection_close(&node0->connection);
         return status;
     }
+    if (address_of_socket(fd, false, &own)) {
+        address_set_port(&own, t->port);
+        stand_by(t, &own);
+    }
+    snprintf(join.contact, sizeof join.contact, "%s", link->peers[link->node].contact);
     snprintf(join.version, sizeof join.version, "%s", ddp_version());
     snprintf(join.host, sizeof join.host, "%s", link->peers[link->node].name);
     ddp_text_clean(join.command, sizeof join.command, t->setup->command, strlen(t->setup->command));
@@ -376,6 +397,9 @@ static enum ddp_status act(struct trying *t, const struct frame *frame)
     struct peer *node0 = &link->peers[0];
     switch (frame->kind) {
     case FRAME_PING:
+        if (!t->waits)
+            ddp_log(DDP_LOG_DEBUG, "node 0 has room for this node to wait");
+        t->waits = true;
         node0->status = link->data.status;
         return DDP_ERR_TIMEOUT;
     case FRAME_MEMBER:
@@ -390,7 +414,11 @@ static enum ddp_status act(struct trying *t, const struct frame *frame)
         node0->connection.phase = PHASE_RUNNING;
         return DDP_OK;
     case FRAME_GOODBYE:
-        return ddp_fail(DDP_ERR_IO, "the job has ended before this node was needed");
+        if (!link_is_elastic(t->setup))
+            break;
+        ddp_log(DDP_LOG_INFO, "the job has ended; this node was not needed");
+        link->unneeded = true;
+        return DDP_OK;
     }
     return ddp_fail(DDP_ERR_IO, "node 0 (%s) has sent what this ddprun does not understand",
                     t->shown);

@@ -213,9 +213,17 @@ static enum ddp_status prepare(struct joining *j)
     struct link *link = j->link;
     struct door *door = j->door;
     descriptors_raise(link->room * 2 + DOOR_STRANGERS + 256); /* as many strangers as nodes */
-    enum ddp_status status = link_listen(j->setup, j->deadline_ns, &door->listener, &door->address);
+    enum ddp_status status = DDP_OK;
+    if (link->standby > 0) {
+        door->listener = link->standby;
+        link->standby = 0;
+        address_of_socket(door->listener, false, &door->address);
+    } else {
+        status = link_listen(j->setup, j->deadline_ns, &door->listener, &door->address);
+    }
     if (status != DDP_OK)
         return status;
+    address_contact(&door->address, link->peers[0].contact);
     address_host(&door->address, link->meeting.address);
     address_interface(&door->address, link->meeting.interface, sizeof link->meeting.interface);
     if (j->setup->exchange)
@@ -259,7 +267,7 @@ enum ddp_status link_node0_join(struct link *link, const struct link_setup *setu
     *door =
         (struct door){.link = link, .setup = *setup, .listener = -1, .arrival_ns = ddp_clock_ns()};
     door->status = prepare(&j);
-    if (door->status == DDP_OK) {
+    if (door->status == DDP_OK && setup->epoch == 0) {
         wait_for_nodes(&j);
         if (door->status == DDP_OK)
             link_form(link, setup->node_count, 0,

@@ -133,7 +133,8 @@ static bool receive(struct link *link, struct peer *peer)
     if (result == CONNECTION_NOTHING || result == CONNECTION_BYTES)
         return true;
     /* What it had not read was lost with it. */
-    if (result == CONNECTION_ENDED || errno == ECONNRESET || errno == EPIPE)
+    peer->ended = result == CONNECTION_ENDED || errno == ECONNRESET || errno == EPIPE;
+    if (peer->ended)
         peer_lose(link, peer, "its ddprun has ended without a word");
     else
         peer_lose(link, peer, "the connection failed: %s", strerror(errno));
@@ -181,6 +182,7 @@ bool peers_take_member(struct link *link)
     struct peer *peer = &link->peers[link->next++];
     peer->nproc = (int)link->data.member.nproc;
     peer_set_name(peer, link->data.member.name);
+    peer_set_contact(peer, link->data.member.contact);
     return true;
 }
 
@@ -239,6 +241,11 @@ enum ddp_status link_pause(const struct link_setup *setup, int fd, int events, i
             return status;
     }
     return DDP_ERR_TIMEOUT;
+}
+
+void peer_set_contact(struct peer *peer, const char *contact)
+{
+    ddp_text_clean(peer->contact, sizeof peer->contact, contact, strlen(contact));
 }
 
 void peer_set_name(struct peer *peer, const char *name)

@@ -70,4 +70,7 @@ enum ddp_status link_pause(const struct link_setup *setup, int fd, int events, i
 /* Takes a name, with control characters escaped. */
 void peer_set_name(struct peer *peer, const char *name);
 
+/* The same where it would be node 0. */
+void peer_set_contact(struct peer *peer, const char *contact);
+
 #endif

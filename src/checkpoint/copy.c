@@ -285,16 +285,26 @@ enum ddp_status ddp_copy_begin(ddp_copy *copy, const void *own, size_t own_bytes
     slot->own_bytes = own_bytes;
     for (int a = 0; a < copy->array_count; a++)
         copy->arrays[a] = (float *)(memory + array_at(slot, (uint64_t)a));
-    if (own_bytes > 0)
+    if (own_bytes > 0 && own)
         memcpy(memory + array_at(slot, slot->array_count), own, own_bytes);
     *arrays = copy->arrays;
     return DDP_OK;
 }
 
-enum ddp_status ddp_copy_end(ddp_copy *copy, const struct ddp_checkpoint_state *state)
+/* The slot that was begun is whole, but not published. */
+static void end_slot(ddp_copy *copy, uint64_t text_bytes, int64_t step)
 {
     const int i = other_slot(copy);
     struct slot *slot = &copy->header->slots[i];
+    slot->text_bytes = text_bytes;
+    slot->step = step;
+    mprotect(copy->mapped[i].memory, slot->bytes, PROT_READ);
+    copy->ended = i;
+}
+
+enum ddp_status ddp_copy_end(ddp_copy *copy, const struct ddp_checkpoint_state *state)
+{
+    const int i = other_slot(copy);
     char *text;
     size_t bytes;
     enum ddp_status status = ddp_checkpoint_state_format(&text, &bytes, state);
@@ -306,11 +316,30 @@ enum ddp_status ddp_copy_end(ddp_copy *copy, const struct ddp_checkpoint_state *
     if (bytes > DDP_CHECKPOINT_STATE_BYTES)
         return ddp_fail(DDP_ERR_INVALID, "the state of a checkpoint has %zu bytes: too many",
                         bytes);
-    slot->text_bytes = bytes;
-    slot->step = state->cursor.step;
-    mprotect(copy->mapped[i].memory, slot->bytes, PROT_READ);
-    copy->ended = i;
+    end_slot(copy, bytes, state->cursor.step);
     return DDP_OK;
+}
+
+const void *ddp_copy_image(const ddp_copy *copy, struct ddp_copy_image *image, size_t *bytes)
+{
+    const struct slot *slot = &copy->header->slots[copy->ended];
+    *image =
+        (struct ddp_copy_image){(int64_t)slot->own_bytes, (int64_t)slot->text_bytes, slot->step};
+    *bytes = slot_bytes(copy->array_count, copy->array_bytes, slot->own_bytes);
+    return copy->mapped[copy->ended].memory;
+}
+
+void *ddp_copy_take_image(ddp_copy *copy, const struct ddp_copy_image *image)
+{
+    float *const *arrays;
+    if (ddp_copy_begin(copy, NULL, (size_t)image->own_bytes, &arrays) != DDP_OK)
+        return NULL;
+    return copy->mapped[other_slot(copy)].memory;
+}
+
+void ddp_copy_end_image(ddp_copy *copy, const struct ddp_copy_image *image)
+{
+    end_slot(copy, (uint64_t)image->text_bytes, image->step);
 }
 
 void ddp_copy_publish(ddp_copy *copy)

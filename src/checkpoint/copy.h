@@ -59,12 +59,25 @@ enum ddp_status ddp_copy_reserve(ddp_copy *copy, int array_count, size_t array_b
 size_t ddp_copy_bytes(int array_count, size_t array_bytes);
 
 /* Gives the arrays to fill, in the slot that is not whole. DDP_ERR_MEMORY: as above.
- *   own  the program's state, `own_bytes` of it; copied */
+ *   own  the program's state, `own_bytes` of it; copied; NULL: it comes later */
 enum ddp_status ddp_copy_begin(ddp_copy *copy, const void *own, size_t own_bytes,
                                float *const **arrays);
 
 /* The arrays are filled. */
 enum ddp_status ddp_copy_end(ddp_copy *copy, const struct ddp_checkpoint_state *state);
+
+/* A copy that travels to another node: what stands in its memory, from the beginning. */
+struct ddp_copy_image {
+    int64_t own_bytes, text_bytes, step;
+};
+
+/* Of the copy that was ended last; *bytes [out] of its memory, a multiple of 8. */
+const void *ddp_copy_image(const ddp_copy *copy, struct ddp_copy_image *image, size_t *bytes);
+
+/* Makes room for an image of the same arrays: its memory, to be filled, and then ended. NULL: there
+ * is no room. */
+void *ddp_copy_take_image(ddp_copy *copy, const struct ddp_copy_image *image);
+void ddp_copy_end_image(ddp_copy *copy, const struct ddp_copy_image *image);
 
 /* What was ended last is whole from now on. Does nothing if it is already, or none was ended. */
 void ddp_copy_publish(ddp_copy *copy);

@@ -159,6 +159,15 @@ struct ddp_board_node {
     _Atomic uint64_t host[DDP_BOARD_HOST_WORDS];
 };
 
+/* Of a job whose nodes come and go; most: 0: it is no such job. */
+struct ddp_board_members {
+    uint32_t least, most; /* nodes */
+    /* On node 0, for "ddprun status": */
+    uint32_t came, left, lost;
+    uint32_t spare;
+    int64_t paused_ns; /* without workers */
+};
+
 /* fstat's st_dev and st_ino; both 0: there is none. */
 struct ddp_board_file {
     uint64_t device, inode;
@@ -178,6 +187,7 @@ struct ddp_board_memory {
     uint32_t fault_count;
     /* Which files the heap and the copy are. */
     struct ddp_board_file heap, copy;
+    struct ddp_board_members members;
 
     _Alignas(64) _Atomic uint32_t abort_word;
     _Alignas(64) _Atomic uint64_t heap_next;

@@ -300,6 +300,11 @@ int ddp_job_copy_fd(const ddp_job *job)
     return job->copy_fd;
 }
 
+bool ddp_job_nodes_change(const ddp_job *job)
+{
+    return job->board.memory->members.most > 0;
+}
+
 enum ddp_status ddp_job_heap_reserve(ddp_job *job, size_t bytes, uint64_t *offset)
 {
     _Atomic uint64_t *next = &job->board.memory->heap_next;

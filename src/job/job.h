@@ -51,6 +51,9 @@ int ddp_job_take_slots(ddp_job *job, int count);
  * Owned by the job. */
 int ddp_job_copy_fd(const ddp_job *job);
 
+/* Whether the job's nodes come and go, so that any may be lost, with what its copy has. */
+bool ddp_job_nodes_change(const ddp_job *job);
+
 /* As ddp_job_accept_stop(), without signals: only when nodes have come, for which ddprun starts the
  * workers again. Local. */
 void ddp_job_accept_change(ddp_job *job);

@@ -2,7 +2,8 @@
  *
  * A run's copy of its state in memory that ddprun holds, for workers that take the place of lost
  * ones: how often one is made, and of what. Rank 0 writes it, as it does with checkpoints;
- * resume.c reads it. */
+ * resume.c reads it. Where nodes come and go, one rank of each other node keeps the same, because
+ * any node may be that of rank 0 next. */
 #include "config.h"
 
 #include "train/run.h"
@@ -19,7 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PRICE 0.02 /* the share of the time that copies may take */
+#define PRICE 0.02                  /* the share of the time that copies may take */
+#define PIECE ((size_t)1024 * 1024) /* that travels to other nodes at once */
 
 /* One program may train several times in a job; what has other options is another run. */
 static uint64_t id_of(const struct ddp_train_options *options)
@@ -37,10 +39,18 @@ static uint64_t id_of(const struct ddp_train_options *options)
     return id[0] ? id[0] : 1;
 }
 
+/* Do other nodes keep the copy too? */
+static bool travels(const struct ddp_run *run)
+{
+    return ddp_job_nodes_change(run->job) && ddp_job_node_count(run->job) > 1;
+}
+
 enum ddp_status ddp_run_copy_open(struct ddp_run *run)
 {
     const struct ddp_train_options *options = run->planned.options;
-    if (!run->planned.plan.copies || options->plan || run->planned.plan.rank != 0)
+    const bool keeps =
+        run->planned.plan.rank == 0 || (travels(run) && ddp_job_node_rank(run->job) == 0);
+    if (!run->planned.plan.copies || options->plan || !keeps)
         return DDP_OK;
     return ddp_copy_open(&run->copy, ddp_job_copy_fd(run->job), id_of(options));
 }
@@ -71,7 +81,7 @@ static enum ddp_status reserve(const struct ddp_run *run)
     if (status != DDP_ERR_MEMORY)
         return status;
     ddp_text_bytes((double)ddp_copy_bytes(array_count, bytes), text);
-    if (run->planned.options->copy_every)
+    if (run->planned.options->copy_every && run->planned.plan.rank == 0)
         return ddp_fail(DDP_ERR_MEMORY,
                         "--copy-every: no room in memory for two copies of the state, %s", text);
     ddp_log(DDP_LOG_WARNING,
@@ -101,6 +111,11 @@ enum ddp_status ddp_run_copy_reserve(struct ddp_run *run)
         return DDP_OK;
     if (run->copy)
         status = reserve(run);
+    if (status == DDP_ERR_MEMORY && run->planned.plan.rank > 0) { /* the others keep theirs */
+        ddp_copy_close(run->copy, false);
+        run->copy = NULL;
+        status = DDP_OK;
+    }
     if (run->copy && status == DDP_OK)
         run->copy_next = every > 0 ? (first / every + 1) * every : first + 1;
     else if (status == DDP_ERR_MEMORY && every == 0)
@@ -134,8 +149,41 @@ static enum ddp_status end_copy(struct ddp_run *run, const struct ddp_own *own)
     return ddp_copy_end(run->copy, &state);
 }
 
+/* Rank 0 sends what it has copied. A node that has no room for it keeps its last copy. */
+static enum ddp_status send_copy(struct ddp_run *run)
+{
+    const bool sends = run->planned.plan.rank == 0;
+    struct ddp_copy_image image = {0};
+    const char *from = NULL;
+    char *to = NULL, *piece = NULL;
+    size_t bytes = 0;
+    if (sends)
+        from = ddp_copy_image(run->copy, &image, &bytes);
+    int64_t head[] = {image.own_bytes, image.text_bytes, image.step, (int64_t)bytes};
+    enum ddp_status status = ddp_comm_broadcast(run->comm, head, 4, DDP_I64, 0);
+    image = (struct ddp_copy_image){head[0], head[1], head[2]};
+    bytes = (size_t)head[3];
+    if (status == DDP_OK && !sends && run->copy)
+        to = ddp_copy_take_image(run->copy, &image);
+    if (status == DDP_OK && !(piece = malloc(PIECE)))
+        status = DDP_ERR_MEMORY;
+    for (size_t at = 0; status == DDP_OK && at < bytes; at += PIECE) {
+        const size_t now = bytes - at < PIECE ? bytes - at : PIECE;
+        if (from)
+            memcpy(piece, from + at, now);
+        status = ddp_comm_broadcast(run->comm, piece, (int64_t)(now / 8), DDP_I64, 0);
+        if (to && status == DDP_OK)
+            memcpy(to + at, piece, now);
+    }
+    if (to && status == DDP_OK)
+        ddp_copy_end_image(run->copy, &image);
+    free(piece);
+    return status;
+}
+
 static enum ddp_status make_copy(struct ddp_run *run)
 {
+    const bool leads = run->planned.plan.rank == 0;
     const int64_t begin = ddp_clock_ns();
     float *const *arrays = NULL;
     struct ddp_own own;
@@ -143,7 +191,7 @@ static enum ddp_status make_copy(struct ddp_run *run)
     int64_t next = INT64_MAX;
     ddp_job_report(run->job, "copy", run->step - 1);
     ddp_train_metrics_begin_aside(run->metrics);
-    if (run->copy)
+    if (leads)
         status = begin_copy(run, &own, &arrays);
     if (status == DDP_OK)
         status = ddp_mode_average(run->mode);
@@ -151,6 +199,11 @@ static enum ddp_status make_copy(struct ddp_run *run)
         status = ddp_run_fill_arrays(run, arrays);
     if (status == DDP_OK && arrays)
         status = end_copy(run, &own);
+    int64_t made = arrays != NULL;
+    if (status == DDP_OK && travels(run))
+        status = ddp_comm_broadcast(run->comm, &made, 1, DDP_I64, 0);
+    if (status == DDP_OK && made && travels(run))
+        status = send_copy(run);
     if (status == DDP_OK && arrays)
         next = next_step(run, ddp_clock_ns() - begin, begin - run->copied_ns);
     if (status == DDP_OK)

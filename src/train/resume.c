@@ -239,6 +239,8 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
     if (status == DDP_OK)
         status = ddp_comm_broadcast(run->comm, &found, sizeof found / sizeof(int64_t), DDP_I64, 0);
     if (status == DDP_OK) {
+        if (run->copy && run->planned.plan.rank > 0)
+            ddp_copy_start(run->copy, found.step);
         run->is_resumed = found.is_resumed != 0;
         run->first_step = found.step;
         run->saved_step = run->is_resumed ? found.saved_step : -1;

@@ -57,7 +57,7 @@ enum ddp_status ddp_run_print_summary(struct ddp_run *run)
         status = ddp_comm_allreduce(run->comm, &idle, 1, DDP_F64, DDP_SUM);
     ddp_train_metrics_totals(run->metrics, &totals);
     ddp_train_metrics_memory(run->metrics, (double)peak);
-    if (run->copy)
+    if (run->copy && run->planned.plan.rank == 0)
         print_restarts(run, run->out);
     if (status != DDP_OK || !run->out || totals.steps == 0)
         return status;

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""A training over nodes that come and go: ddpruns are killed, cut off and started, workers are killed, at any moment. Node 0
-stays, keeps the state in memory, and ends in the weights of a run that was left alone; nothing is left behind."""
+"""A training over nodes that come and go: ddpruns are killed, node 0's too, cut off, asked to leave and started, workers are
+killed, at any moment. Whoever is left keeps the state in memory, and ends in the weights of a run that was left alone; nothing is
+left behind."""
 import filecmp
 import os
+import re
 import signal
 import sys
 import time
@@ -32,7 +34,7 @@ class Members(nodes.Nodes):
 
     def add(self):
         number = len(self.nodes)
-        cable = nodes.Proxy(self.port, "none", self.case.random) if number > 0 else None
+        cable = nodes.Proxy(self.first()[1], "none", self.case.random) if number > 0 else None
         where = ["--master-port", str(cable.port)] if cable else ["--node-rank", "0", "--master-port", str(self.port)]
         workers = self.case.random.choice(self.sizes)
         node = nodes.Node(self.case, number, [chaos.DDPRUN, *where, "-n", str(workers), *self.command], (), self.env)
@@ -40,22 +42,51 @@ class Members(nodes.Nodes):
         self.nodes.append(node)
         self.say(f"node {number} comes with {workers}")
 
+    def over(self):
+        return all([node.poll() for node in self.nodes])
+
+    def first(self):
+        """Node 0, as far as can be seen, and where it listens."""
+        for node in self.nodes:
+            numbers = node.poll() or re.findall(rb"of which this is number (\d+)", self.case.read(f"err{node.number}"))
+            if numbers is not True and numbers and numbers[-1] == b"0":
+                ports = re.findall(rb"--master-port (\d+)", self.case.read(f"err{node.number}"))
+                return node, int(ports[-1]) if ports else self.port
+        return None, self.port
+
+    def others(self, first):
+        """Members but node 0, to which nothing has happened yet."""
+        return [node for node in self.nodes if node is not first and not node.poll() and not node.lost
+                and b"of which this is number" in self.case.read(f"err{node.number}")]
+
     def finish(self, seconds=END_SECONDS):
         super().finish(seconds)
-        for node in self.nodes[1:]:
-            node.cable.close()
+        for node in self.nodes:
+            if node.cable:
+                node.cable.close()
         return self
 
 
 def lose(job, draw):
-    """A node other than node 0, and how."""
-    there = [node for node in job.nodes[1:] if not node.poll() and not node.lost]
-    if not there:
+    """A node, and how. Node 0 is killed only where others are left: who was just cut off cannot go on alone."""
+    first = job.first()[0]
+    if not first:  # there is none now
         return
-    node, how = draw.choice(there), draw.choice(["kill", "kill", "cut", "reset"])
+    others = job.others(first)
+    there = [node for node in job.nodes if node is not first and not node.poll() and not node.lost]
+    if others and draw.random() < 0.4:
+        node, how = first, "kill node 0"
+    elif there:
+        node, how = draw.choice(there), draw.choice(["kill", "kill", "leave", "cut", "reset"])
+    else:
+        return
+    if how in ("cut", "reset") and not node.cable:
+        return
     node.lost = True
     job.case.count(how)
-    if how == "kill":
+    if how == "leave":
+        nodes.send(job, f"ddprun {node.number}", node.pid, node, signal.SIGTERM)
+    elif "kill" in how:
         nodes.send(job, f"ddprun {node.number}", node.pid, node, signal.SIGKILL)
     elif how == "cut":
         node.cable.stalled = True
@@ -82,7 +113,7 @@ def await_moment(job, training, log):
     """Often while steps are made: as soon as some more are, or later."""
     draw, before = job.case.random, size(log)
     end = time.monotonic() + draw.choice([0, 20, 20])
-    while time.monotonic() < end and size(log) < before + 4000 and not job.nodes[0].poll():
+    while time.monotonic() < end and size(log) < before + 4000 and not job.over():
         time.sleep(0.01)
     time.sleep(draw.choice([0, draw.uniform(0, 0.1), draw.uniform(0, training.seconds / 3)]))
 
@@ -103,13 +134,13 @@ def work(case):
         job.add()
     for _ in range(draw.randint(2, 6)):
         await_moment(job, training, log)
-        if job.nodes[0].poll():
+        if job.over():
             break
         draw.choice([come, come, lose, lose, fail_worker])(job, draw)
     job.finish()
     job.judge(alike=False)
     codes = [node.code for node in job.nodes]
-    if codes[0] != 0 or any(code not in (0, 125) and not node.killed for node, code in zip(job.nodes, codes)):
+    if 0 not in codes or any(code not in (0, 75, 125) and not node.killed for node, code in zip(job.nodes, codes)):
         job.fail(f"{training.name}: ends badly")
     elif not os.path.exists(saved) or not filecmp.cmp(saved, training.weights, shallow=False):
         job.fail(f"{training.name}: other weights than without")

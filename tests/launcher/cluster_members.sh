@@ -6,80 +6,7 @@
 . "${srcdir:-.}/tests/lib/cli.inc"
 . "$here/tests/launcher/cluster/hosts.inc"
 hosts_up 4
-DDPRUN_KEY=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
-export DDPRUN_KEY
-export DDP_PLUGIN_PATH="${DDP_PLUGIN_PATH:-$top/.libs}"
-nodes=2:3 port=29400
-
-# node HOST ARGUMENT...: a ddprun there, in the background; that on host 0 is node 0
-node() {
-    on_host=$1
-    shift
-    rm -f "$work/ended.$on_host"
-    rank=
-    [ "$on_host" -ne 0 ] || rank="--node-rank 0"
-    {
-        timeout -k 5 $((120 * patience)) "$on" "$(host "$on_host")" "$ddprun" --nnodes $nodes $rank \
-            --master-addr 10.77.0.10 --master-port $port -n 1 "$@" >"$work/node.$on_host" 2>&1
-        echo "$?" >"$work/ended.$on_host"
-    } &
-}
-
-# A worker says what it is told, and lasts until $work/over is there.
-worker=$work/worker
-cat >"$worker" <<'END_OF_WORKER'
-#!/bin/sh
-# time: ddprun ends it, and has a limit
-echo "$TORCHELASTIC_RESTART_COUNT $RANK/$WORLD_SIZE $GROUP_RANK/$GROUP_WORLD_SIZE $(hostname)" >>"${0%worker}told"
-while [ ! -e "${0%worker}over" ]; do sleep 0.02; done
-exit "$(cat "${0%worker}over")"
-END_OF_WORKER
-chmod +x "$worker"
-
-# attempt NAME NUMBER HOST...: that start of the workers is on these hosts, in this order; a host of two is named twice
-attempt() {
-    count=$((count + 1))
-    attempt_name=$1 number=$2
-    shift 2
-    rank=0 node=-1 before=
-    : >"$work/wanted"
-    for one in "$@"; do
-        [ "$one" = "$before" ] || node=$((node + 1))
-        echo "$number $rank/$# $node/$(printf '%s\n' "$@" | uniq | wc -l) $(host "$one")" >>"$work/wanted"
-        rank=$((rank + 1)) before=$one
-    done
-    until_true told_so || {
-        fail "$attempt_name: workers were told:"
-        cat "$work/told"
-        tail -n 5 "$work"/node.?
-        finish # nothing that follows can be right
-    }
-}
-told_so() {
-    grep "^$number " "$work/told" 2>/dev/null | sort | cmp -s - "$work/wanted"
-}
-
-# ended NAME HOST CODE PATTERN: that ddprun
-ended() {
-    count=$((count + 1))
-    until_true test -s "$work/ended.$2" || { fail "$1: host $2 does not end"; tail -n 5 "$work/node.$2"; return; }
-    code=$(cat "$work/ended.$2")
-    if [ "$code" -ne "$3" ] || { [ -n "$4" ] && ! grep -qE -- "$4" "$work/node.$2"; }; then
-        fail "$1: host $2: exit code $code, expected $3${4:+, and a line with: $4}"
-        sed 's/^/    /' "$work/node.$2" | head -n 10
-    fi
-}
-
-# all_end CODE HOST...: the workers end with it, and their ddpruns
-all_end() {
-    code_wanted=$1
-    shift
-    echo "$code_wanted" >"$work/over.new" && mv "$work/over.new" "$work/over"
-    for one in "$@"; do ended "$what" "$one" "$code_wanted" ''; done
-    hosts_empty "$what"
-    rm -f "$work/over" "$work/told"
-    port=$((port + 1))
-}
+. "$here/tests/launcher/cluster/members.inc"
 
 what="one comes, one dies, another comes"
 for one in 0 1; do node $one "$worker"; done
@@ -103,6 +30,8 @@ ended "$what" 2 125 "node 0 \($(host 0)\) is lost"
 restore_host 2
 grep -q 'one that comes now has to wait 2 s' "$work/node.0" || fail "$what: nobody is held back: $(cat "$work/node.0")"
 
+until_true shows '^nodes: 3 now, of 2 to 3; 3 came, 0 left, 2 lost; [0-9.]+ s without workers$' || fail "$what: $(cat "$work/shown")"
+
 what="who does not belong"
 node 2 "$worker" -x
 ended "$what" 2 125 'runs: .*worker -x, where node 0 runs: .*worker; give the same program'
@@ -118,8 +47,43 @@ nodes=2:3
 [ "$(grep -c 'refused a node; the job does without it' "$work/node.0")" -eq 2 ] || fail "$what: $(cat "$work/node.0")"
 attempt "$what" 4 0 3 3 1
 all_end 0 0 1 3
-grep -qE '^ddprun: 2 nodes for [0-9.]+ s, 3 nodes for [0-9.]+ s, 2 nodes for [0-9.]+ s, 3 nodes for [0-9.]+ s, 3 nodes for' "$work/node.0" ||
+grep -qE '^ddprun: 2 nodes for [0-9.]+ s, 3 nodes for [0-9.]+ s, 2 nodes for [0-9.]+ s, 3 nodes for [0-9.]+ s, 3 nodes for [0-9.]+ s; 3 came, 0 left, 2 lost; [0-9.]+ s without workers$' "$work/node.0" ||
     fail "$what: no summary: $(cat "$work/node.0")"
+
+what="one that is asked to leave"
+start 0 1 2
+signal TERM 1
+ended "$what" 1 75 'SIGTERM: this node leaves the job'
+attempt "$what" $((last + 1)) 0 2
+grep -q "node 1 ($(host 1)) was asked to leave" "$work/node.0" || fail "$what: host 0 says: $(cat "$work/node.0")"
+until_true shows '^nodes: 2 now, of 2 to 3; 1 came, 1 left, 0 lost; ' || fail "$what: $(cat "$work/shown")"
+
+what="one too many leaves"
+signal TERM 2
+for one in 0 2; do ended "$what" $one 143 "SIGTERM on node 1 \($(host 2)\): ending 1 worker"; done
+hosts_empty "$what"
+rm -f "$work/told"
+port=$((port + 1))
+
+what="node 0 is asked, or all are" nodes=1:3
+for signalled in 0 "2 1 0"; do
+    start 0 1 2
+    for one in $signalled; do signal TERM "$one"; done
+    for one in 0 1 2; do ended "$what ($signalled)" $one 143 ''; done
+    hosts_empty "$what"
+    rm -f "$work/told"
+    port=$((port + 1))
+done
+
+what="one that waits when the job ends" nodes=2:3
+start 0 1 2
+(
+    export DDP_LOG=debug
+    node 3 "$worker"
+)
+until_true grep -q 'node 0 has room for this node to wait' "$work/node.3" || fail "$what: $(cat "$work/node.3")"
+all_end 0 0 1 2
+ended "$what" 3 0 'the job has ended; this node was not needed'
 
 what="too few are left"
 for one in 0 1; do node $one --node-timeout 20 --max-restarts 1 "$worker"; done
@@ -137,15 +101,6 @@ for one in 0 1; do node $one --node-timeout 2 "$worker"; done
 attempt "$what" 0 0 1
 kill_host 1
 ended "$what" 0 125 'only 1 of at least 2 nodes is there, and no other has come within 2 s'
-hosts_empty "$what"
-rm -f "$work/told"
-port=$((port + 1))
-
-what="node 0 dies"
-for one in 0 1; do node $one "$worker"; done
-attempt "$what" 0 0 1
-kill_host 0
-ended "$what" 1 125 "node 0 \($(host 0)\) is lost"
 hosts_empty "$what"
 rm -f "$work/told"
 port=$((port + 1))

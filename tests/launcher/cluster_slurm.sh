@@ -32,6 +32,24 @@ expect "two tasks a node" 2 'ntasks-per-node=1' $login srun -N2 --ntasks-per-nod
 expect "one node" 0 '' $srun -N1 -w "$(host 0)" "$ddprun" -n 2 "$tell"
 told "one node" 1 2 127.0.0.1
 
+# A step that does without a node that is lost.
+printf '#!/bin/sh\necho $RANK/$WORLD_SIZE >>%s/members\nwhile [ ! -e %s/over ]; do sleep 0.02; done\n' "$work" "$work" >"$work/worker"
+chmod +x "$work/worker"
+timeout $((60 * patience)) $srun --mpi=none --no-kill --kill-on-bad-exit=0 -N3 "$ddprun" --nnodes 2:3 -n 1 "$work/worker" >"$work/out" 2>&1 &
+members() {
+    [ -e "$work/members" ] && [ "$(grep -c "/$1\$" "$work/members")" -eq "$1" ]
+}
+until_true members 3 || fail "srun --no-kill: $(cat "$work/out")"
+for pid in $(ip netns pids "$(host 0)"); do
+    [ "$(cat "/proc/$pid/comm")" != ddprun ] || kill -9 "$pid"
+done
+until_true members 2 || fail "srun --no-kill: does not go on: $(cat "$work/out")"
+: >"$work/over"
+wait $!
+code=$?
+count=$((count + 1))
+[ $code -eq 137 ] && [ "$(wc -l <"$work/members")" -eq 5 ] || fail "srun --no-kill: exit code $code: $(cat "$work/out" "$work/members")"
+
 # What Slurm starts on one node only is one node, however many the job has.
 expect "salloc" 0 '' $login salloc -N2 "$ddprun" -n 2 "$tell"
 told_host=$switch

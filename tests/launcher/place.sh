@@ -156,7 +156,9 @@ place "PMI of Slurm, a step of one node" "$one PMI_SIZE=1 PMI_RANK=0 PMI_FD=6" 0
 
 echo "# what all tasks find is explained once, and none ends in silence"
 named "two tasks a node" "$step SLURM_STEP_TASKS_PER_NODE=2(x2) SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=3" 'SLURM_STEP_TASKS_PER_NODE=2\(x2\)'
-refused "a range" "$srun0" '--nnodes 1:2, but srun started 2 tasks, whose number does not change' --nnodes 1:2
+explained "a range" "$srun0" 'nodes: 1 to 3, which come and go; this is node 0' --nnodes 1:3
+refused "a range that is too high" "$srun0" '--nnodes 3:4, but srun started 2 tasks, one a node: start' --nnodes 3:4
+refused "a range under mpirun" "$ompi_pmix OMPI_COMM_WORLD_RANK=0" '--nnodes 1:2, but mpirun started 2 tasks, whose number does not change' --nnodes 1:2
 named "other nodes" "$srun1" '--nnodes 4, but srun started 2 tasks, one a node' --nnodes 4
 named "no list" "$srun1 SLURM_STEP_NODELIST=dn[" 'SLURM_STEP_NODELIST=dn\['
 named "Open MPI without PMIx" "$ompi" 'nothing says where node 0 is'

@@ -871,11 +871,11 @@ def write_link():
     def hello(magic=0x6b6e696c70726464, protocol=5, node=1, nodes=4, version=b"0.3.0"):
         return frame(1, struct.pack("=QIIIIQ32s32s32x", magic, protocol, 2, node, nodes, 7, bytes(range(32)), version))
 
-    def join(version=b"0.3.0", host=b"node1", command=b"trainer\0--steps\0004", nproc=2):
-        return frame(3, struct.pack("=IIIIQ32s256s1024s", nproc, 0, 1, 0, 9, version, host, command))
+    def join(version=b"0.3.0", host=b"node1", contact=b"10.0.0.2 29500", command=b"trainer\0--steps\0004", nproc=2):
+        return frame(3, struct.pack("=IIIIQ32s256s80s1024s", nproc, 0, 1, 0, 9, version, host, contact, command))
 
-    def member(nproc, name):
-        return frame(5, struct.pack("=I", nproc) + name)
+    def member(nproc, name, contact=b"10.0.0.1 29500"):
+        return frame(5, struct.pack("=I80s", nproc, contact) + name)
 
     def welcome(node=1, nodes=2, port=29500, restart=0):
         return frame(6, struct.pack("=IIIII", node, nodes, port, restart, 0))
@@ -918,7 +918,7 @@ def write_link():
             ("member-longer", waiting, member(1, bytes(257))), ("join-no-workers", join_phase, join(nproc=0)),
             ("port", waiting, welcome(port=65536)), ("port-zero", waiting, welcome(port=0)), ("welcome-0", running, welcome(node=0)),
             ("welcome-node", running, welcome(node=2)), ("welcome-restart", running, welcome(restart=2**31)),
-            ("join-command", join_phase, join(command=b"x" * 1024)),
+            ("join-command", join_phase, join(command=b"x" * 1024)), ("join-contact", join_phase, join(contact=b"1" * 80)),
             ("refused-text", hello_phase, frame(4, struct.pack("=II1000s", 3, 2, b"x" * 1000))),
             ("ping-phase", running, frame(7, status[:-24] + b"x" * 16 + status[-8:])), ("kind-unknown", running, frame(29, step)),
             ("kind-zero", running, frame(0)), ("kind-large", running, frame(2**32 - 1)), ("lost-no-end", running, frame(9, b"x")),

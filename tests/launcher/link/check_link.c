@@ -3,6 +3,7 @@
  * The link between the ddpruns of a job: joining, messages, signs of life, the end. */
 #include "config.h"
 
+#include "launcher/link/state.h"
 #include "tests/launcher/link/link_nodes.h"
 
 #include <errno.h>
@@ -435,6 +436,76 @@ START_TEST(members_change)
 }
 END_TEST
 
+static void *succeed(void *argument)
+{
+    struct node *node = argument;
+    struct link_succession succession;
+    node->status = link_succeed(&node->link, &node->setup, &succession);
+    return NULL;
+}
+
+/* Node 0 ends without a word: the next becomes node 0, the other one comes back to it. */
+START_TEST(node_0_is_lost)
+{
+    static const char *const names[] = {"host1", "host2"};
+    const struct link_round round = {.worker_port = 4712, .restart = 1};
+    struct link_succession succession;
+    struct link_message message;
+    make_nodes(3);
+    for (int i = 0; i < 3; i++)
+        nodes[i].setup.least_nodes = 2;
+    join_all(3);
+    link_free(nodes[0].link);
+    nodes[0].link = NULL;
+    for (int i = 1; i < 3; i++) {
+        expect_kind(nodes[i].link, &message, LINK_LOST);
+        ck_assert(link_has_ended(nodes[i].link, 0));
+        nodes[i].setup.epoch = 1;
+    }
+    ck_assert_int_eq(pthread_create(&nodes[2].thread, NULL, succeed, &nodes[2]), 0);
+    ck_assert_int_eq(link_succeed(&nodes[1].link, &nodes[1].setup, &succession), DDP_OK);
+    ck_assert_int_eq(succession.voters, 2);
+    ck_assert_int_eq(succession.reached, 2);
+    ck_assert(!succession.tie_is_lost);
+    ck_assert_int_eq(link_node(nodes[1].link), 0);
+    while (link_votes(nodes[1].link, 1) == 0)
+        ck_assert(!wait_message(nodes[1].link, &message, 10));
+    ck_assert_int_eq(link_votes(nodes[1].link, 2), 0);
+    link_form(nodes[1].link, 3, 0, &round);
+    pthread_join(nodes[2].thread, NULL);
+    ck_assert_int_eq(nodes[2].status, DDP_OK);
+    is_member(nodes[1].link, 0, names, 2);
+    is_member(nodes[2].link, 1, names, 2);
+    ck_assert_mem_eq(&link_meeting(nodes[2].link)->round, &round, sizeof round);
+    /* It ends in its turn, and the last one is alone. */
+    link_free(nodes[1].link);
+    nodes[1].link = NULL;
+    expect_kind(nodes[2].link, &message, LINK_LOST);
+    ck_assert_int_eq(link_succeed(&nodes[2].link, &nodes[2].setup, &succession), DDP_OK);
+    ck_assert_int_eq(succession.voters, 1);
+    close_nodes(3);
+}
+END_TEST
+
+/* It has closed the connection, and runs: whoever was dropped is out. */
+START_TEST(node_0_that_runs)
+{
+    struct link_succession succession;
+    struct link_message message;
+    make_nodes(3);
+    for (int i = 0; i < 3; i++)
+        nodes[i].setup.least_nodes = 2;
+    join_all(3);
+    connection_close(&nodes[0].link->peers[2].connection);
+    expect_kind(nodes[2].link, &message, LINK_LOST);
+    nodes[2].setup.epoch = 1;
+    const struct link *before = nodes[2].link;
+    ck_assert_int_eq(link_succeed(&nodes[2].link, &nodes[2].setup, &succession), DDP_ERR_IO);
+    ck_assert_ptr_eq(nodes[2].link, before);
+    close_nodes(3);
+}
+END_TEST
+
 /* It is turned away with the difference; the others do without it. */
 START_TEST(a_node_that_does_not_fit)
 {
@@ -486,6 +557,8 @@ Suite *test_suite(void)
     tc = test_case(suite, "members", 30);
     tcase_add_test(tc, members_change);
     tcase_add_loop_test(tc, a_node_that_does_not_fit, 0, 4);
+    tcase_add_test(tc, node_0_is_lost);
+    tcase_add_test(tc, node_0_that_runs);
     tc = test_case(suite, "losses", 30);
     tcase_add_test(tc, a_killed_node_is_lost);
     tcase_add_test(tc, a_stopped_node_is_lost);

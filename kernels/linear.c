@@ -20,7 +20,7 @@ static enum ddp_status round_to(uint16_t *to, const float *from, int64_t count, 
 }
 
 /* The same product with operands of bf16. */
-static enum ddp_status run_bf16(struct ddp_gemm gemm, const uint16_t *a, const uint16_t *b,
+static enum ddp_status run_bf16(struct ddp_gemm gemm, const uint16_t *a, const void *b,
                                 void *stream)
 {
     gemm.bf16 = true;
@@ -113,9 +113,13 @@ static enum ddp_status forward_product(const struct ddp_linear_forward *args,
         .epilogue = epilogue_arg ? finish_tile : NULL,
         .epilogue_arg = epilogue_arg,
     };
-    if (args->compute == DDP_F32 && !args->weight) {
+    if (args->compute == DDP_F32 && !args->weight && !args->weight_blocks.block) {
         product.b_bf16 = true;
         product.b = args->weight_bf16;
+    }
+    if (args->weight_blocks.block) {
+        product.b_block = args->weight_blocks.block;
+        product.b = args->weight_blocks.values;
     }
     if (args->rowwise)
         return ddp_gemm_rows(&product, stream);
@@ -125,7 +129,7 @@ static enum ddp_status forward_product(const struct ddp_linear_forward *args,
         return DDP_OK;
     const struct ddp_linear_rounded rounded =
         ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out, args->dtype);
-    const uint16_t *weight = args->weight_bf16;
+    const void *weight = product.b_block ? product.b : args->weight_bf16;
     enum ddp_status status = round_to(rounded.x, args->x, args->rows * args->in, stream);
     if (status == DDP_OK && !weight) {
         status = round_to(rounded.weight, args->weight, args->out * args->in, stream);
@@ -225,13 +229,13 @@ static void columns_task(void *arg, size_t index)
 
 /* Rounds what the products read; dz stands in dy by now. */
 static enum ddp_status round_backward(const struct ddp_linear_backward *args,
-                                      struct ddp_linear_rounded *rounded, const uint16_t **weight,
+                                      struct ddp_linear_rounded *rounded, const void **weight,
                                       void *stream)
 {
     enum ddp_status status = round_to(rounded->dy, args->dy, args->rows * args->out, stream);
     if (status == DDP_OK && args->dweight)
         status = round_to(rounded->x, args->x, args->rows * args->in, stream);
-    *weight = args->weight_bf16;
+    *weight = args->weight_blocks.block ? args->weight_blocks.values : args->weight_bf16;
     if (status == DDP_OK && args->dx && !*weight) {
         status = round_to(rounded->weight, args->weight, args->out * args->in, stream);
         *weight = rounded->weight;
@@ -268,8 +272,12 @@ static enum ddp_status backward_products(const struct ddp_linear_backward *args,
         .beta = args->accumulate_dx ? 1 : 0,
     };
     enum ddp_status status = DDP_OK;
+    if (args->weight_blocks.block) {
+        dx.b_block = args->weight_blocks.block;
+        dx.b = args->weight_blocks.values;
+    }
     if (args->compute == DDP_F32) {
-        if (!args->weight) {
+        if (!args->weight && !dx.b_block) {
             dx.b_bf16 = true;
             dx.b = args->weight_bf16;
         }
@@ -280,7 +288,7 @@ static enum ddp_status backward_products(const struct ddp_linear_backward *args,
     if (args->in == 0 || (!args->dweight && !args->dx))
         return DDP_OK;
     struct ddp_linear_rounded rounded = {0};
-    const uint16_t *weight = NULL;
+    const void *weight = NULL;
     if (args->rows > 0 && args->out > 0) { /* else the products are empty, and read nothing */
         rounded =
             ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out, args->dtype);

@@ -133,6 +133,13 @@ enum ddp_dtype {
     DDP_I32 = 2,
     DDP_I64 = 3,
     DDP_BF16 = 4, /* the upper half of a float32; collectives copy it, but do not reduce it */
+    /* Blocks of small integers with a scale, of frozen matrices alone: see ddp_graph_frozen(). */
+    DDP_NF4 = 5,
+    DDP_NF4_BF16 = 6, /* each value is rounded to bf16 */
+    DDP_Q8_0 = 7,
+    DDP_Q4_0 = 8,
+    DDP_Q4_K = 9,
+    DDP_Q6_K = 10,
 };
 
 enum ddp_redop {
@@ -233,8 +240,9 @@ DDP_API ddp_tensor *ddp_graph_parameter(ddp_graph *graph, const char *name, int 
 /* A parameter that is not learned: gradients pass through the operations that read it, but it has
  * neither a gradient nor optimizer state. Checkpoints do not hold it. The workers of a machine
  * share one copy on the CPU.
- *   dtype  it is held in: DDP_F32 or DDP_BF16. With one dimension, or more than two, it is always
- *          held in float32 */
+ *   dtype  it is held in: DDP_F32 or DDP_BF16, or on the CPU blocks, where linear layers alone read
+ *          it. With one dimension, or more than two, it is always held in float32, and so are rows
+ *          that are no whole blocks of a Q type. Q4_K and Q6_K are not made from other values */
 DDP_API ddp_tensor *ddp_graph_frozen(ddp_graph *graph, const char *name, int dim_count,
                                      const int64_t *dims, struct ddp_init init,
                                      enum ddp_dtype dtype);

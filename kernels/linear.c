@@ -6,6 +6,7 @@
 
 #include "kernels/linear.h"
 
+#include "core/blocks.h"
 #include "kernels/bf16.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/vmath.h"
@@ -33,11 +34,19 @@ static enum ddp_status make_operand(void *to, const float *from, int64_t count,
 /* The weights; `to` is memory for them.
  *   there [out]  where they are */
 static enum ddp_status make_weight(void *to, const float *weight, const uint16_t *weight_bf16,
-                                   int64_t count, enum ddp_dtype compute, const void **there,
-                                   void *stream)
+                                   const struct ddp_linear_blocks *blocks, int64_t count,
+                                   enum ddp_dtype compute, const void **there, void *stream)
 {
     const struct ddp_round_f16 f16 = {.count = count, .x_bf16 = weight_bf16, .y = to};
     *there = to;
+    if (blocks->block && compute == DDP_F16) {
+        ddp_blocks_unpack(blocks->block, blocks->values, 0, count, to);
+        return make_operand(to, to, count, compute, stream);
+    }
+    if (blocks->block) {
+        *there = blocks->values;
+        return DDP_OK;
+    }
     if (weight && (compute == DDP_F16 || !weight_bf16))
         return make_operand(to, weight, count, compute, stream);
     if (compute == DDP_F16)
@@ -52,6 +61,8 @@ static enum ddp_status run_rounded(struct ddp_gemm gemm, const void *a, const vo
                                    enum ddp_dtype compute, void *stream)
 {
     gemm.bf16 = compute == DDP_BF16;
+    if (compute == DDP_F16)
+        gemm.b_block = NULL; /* make_weight() has unpacked them */
     gemm.a = a;
     gemm.b = b;
     return ddp_gemm(&gemm, stream);
@@ -141,9 +152,13 @@ static enum ddp_status forward_product(const struct ddp_linear_forward *args,
         .epilogue = epilogue_arg ? finish_tile : NULL,
         .epilogue_arg = epilogue_arg,
     };
-    if (args->compute == DDP_F32 && !args->weight) {
+    if (args->compute == DDP_F32 && !args->weight && !args->weight_blocks.block) {
         product.b_bf16 = true;
         product.b = args->weight_bf16;
+    }
+    if (args->weight_blocks.block) {
+        product.b_block = args->weight_blocks.block;
+        product.b = args->weight_blocks.values;
     }
     if (args->rowwise)
         return ddp_gemm_rows(&product, stream);
@@ -157,8 +172,8 @@ static enum ddp_status forward_product(const struct ddp_linear_forward *args,
     enum ddp_status status =
         make_operand(rounded.x, args->x, args->rows * args->in, args->compute, stream);
     if (status == DDP_OK)
-        status = make_weight(rounded.weight, args->weight, args->weight_bf16, args->out * args->in,
-                             args->compute, &weight, stream);
+        status = make_weight(rounded.weight, args->weight, args->weight_bf16, &args->weight_blocks,
+                             args->out * args->in, args->compute, &weight, stream);
     return status == DDP_OK ? run_rounded(product, rounded.x, weight, args->compute, stream)
                             : status;
 }
@@ -262,8 +277,8 @@ static enum ddp_status round_backward(const struct ddp_linear_backward *args,
     if (status == DDP_OK && args->dweight)
         status = make_operand(rounded->x, args->x, args->rows * args->in, args->compute, stream);
     if (status == DDP_OK && args->dx)
-        status = make_weight(rounded->weight, args->weight, args->weight_bf16, args->out * args->in,
-                             args->compute, weight, stream);
+        status = make_weight(rounded->weight, args->weight, args->weight_bf16, &args->weight_blocks,
+                             args->out * args->in, args->compute, weight, stream);
     return status;
 }
 
@@ -296,8 +311,12 @@ static enum ddp_status backward_products(const struct ddp_linear_backward *args,
         .beta = args->accumulate_dx ? 1 : 0,
     };
     enum ddp_status status = DDP_OK;
+    if (args->weight_blocks.block) {
+        dx.b_block = args->weight_blocks.block;
+        dx.b = args->weight_blocks.values;
+    }
     if (args->compute == DDP_F32) {
-        if (!args->weight) {
+        if (!args->weight && !dx.b_block) {
             dx.b_bf16 = true;
             dx.b = args->weight_bf16;
         }

@@ -6,6 +6,7 @@
 
 #include "ddp.h"
 
+#include "core/blocks.h"
 #include "kernels/check.h"
 
 /* With compute DDP_BF16 the operands of each product are rounded to bf16 (nearest, ties to even)
@@ -20,6 +21,14 @@
  * With compute DDP_F32 and `weight` NULL the weights are those of weight_bf16, taken as float32;
  * kernels without reads_bf16_weights unpack them into the scratch memory, panel by panel. */
 
+/* Weights that lie in blocks, on the CPU: they are unpacked a strip at a time, while a product
+ * packs its operands, to float32 or, in bf16 products, rounded to bf16. `weight` and `weight_bf16`
+ * are NULL then. */
+struct ddp_linear_blocks {
+    const struct ddp_block *block; /* NULL: they do not */
+    const void *values;            /* (O,C) */
+};
+
 struct ddp_linear_forward {
     int64_t rows, in, out; /* B, C, O */
     enum ddp_activation activation;
@@ -29,7 +38,8 @@ struct ddp_linear_forward {
     const float *weight;         /* (O,C), or NULL: those of weight_bf16; not read in a bf16
                                     product that has these */
     const uint16_t *weight_bf16; /* (O,C), or NULL */
-    const float *bias;           /* (O), or NULL: none */
+    struct ddp_linear_blocks weight_blocks;
+    const float *bias;         /* (O), or NULL: none */
     const uint16_t *bias_bf16; /* (O) rounded, which saves a pass with a dtype of DDP_BF16; NULL */
     void *y;                   /* (B,O) out */
     void *pre;     /* (B,O) out: what the activation took, for the backward pass of the two GELUs
@@ -49,6 +59,7 @@ struct ddp_linear_backward {
     const void *pre;             /* (B,O) read for the GELUs only */
     const float *weight;         /* (O,C), or NULL, as in forward */
     const uint16_t *weight_bf16; /* (O,C), or NULL */
+    struct ddp_linear_blocks weight_blocks;
     void *dy; /* (B,O) gradient of y; with an activation overwritten by the gradient before it */
     void *dx; /* (B,C) out, or NULL: not needed */
     float *dweight;          /* (O,C) out, or NULL */
@@ -153,11 +164,13 @@ static inline enum ddp_status ddp_linear_check_forward(const struct ddp_linear_f
     if (status)
         return status;
     const bool outputs = args->rows > 0 && args->out > 0, inputs = outputs && args->in > 0;
-    if ((inputs && (!args->x || !(args->weight || args->weight_bf16))) || (outputs && !args->y))
+    if ((inputs &&
+         (!args->x || !(args->weight || args->weight_bf16 || args->weight_blocks.block))) ||
+        (outputs && !args->y))
         return ddp_fail(DDP_ERR_INVALID, "linear: x, weight or y is NULL");
     if (inputs && !args->scratch &&
         ddp_linear_scratch_bytes(args->rows, args->in, args->out, args->compute, args->dtype,
-                                 args->weight_bf16) > 0)
+                                 args->weight_bf16 || args->weight_blocks.block) > 0)
         return ddp_fail(DDP_ERR_INVALID, "linear: 16 bits without scratch memory");
     if (args->rowwise && args->compute != DDP_F32)
         return ddp_fail(DDP_ERR_INVALID, "linear: row by row in float32 only");
@@ -175,12 +188,13 @@ static inline enum ddp_status ddp_linear_check_backward(const struct ddp_linear_
     missing |= outputs && args->activation == DDP_ACTIVATION_RELU && !args->y;
     missing |= outputs && ddp_linear_is_gelu(args->activation) && !args->pre;
     missing |= inputs && args->dweight && !args->x;
-    missing |= inputs && args->dx && !args->weight && !args->weight_bf16;
+    missing |=
+        inputs && args->dx && !args->weight && !args->weight_bf16 && !args->weight_blocks.block;
     if (missing)
         return ddp_fail(DDP_ERR_INVALID, "linear backward: dy, y, pre, x or weight is NULL");
     if (inputs && !args->scratch &&
         ddp_linear_scratch_bytes(args->rows, args->in, args->out, args->compute, args->dtype,
-                                 args->weight_bf16) > 0)
+                                 args->weight_bf16 || args->weight_blocks.block) > 0)
         return ddp_fail(DDP_ERR_INVALID, "linear backward: 16 bits without scratch memory");
     return DDP_OK;
 }

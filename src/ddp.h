@@ -151,6 +151,13 @@ enum ddp_dtype {
     DDP_I64 = 3,
     DDP_BF16 = 4, /* the upper half of a float32; collectives copy it, but do not reduce it */
     DDP_F16 = 5,  /* IEEE's half precision: of the operands of products alone, no collective's */
+    /* Blocks of small integers with a scale, of frozen matrices alone: see ddp_graph_frozen(). */
+    DDP_NF4 = 6,
+    DDP_NF4_BF16 = 7, /* each value is rounded to bf16 */
+    DDP_Q8_0 = 8,
+    DDP_Q4_0 = 9,
+    DDP_Q4_K = 10,
+    DDP_Q6_K = 11,
 };
 
 enum ddp_redop {
@@ -268,8 +275,9 @@ DDP_API ddp_tensor *ddp_graph_parameter(ddp_graph *graph, const char *name, int 
 /* A parameter that is not learned: gradients pass through the operations that read it, but it has
  * neither a gradient nor optimizer state. Checkpoints do not hold it. The workers of a machine
  * share one copy on the CPU.
- *   dtype  it is held in: DDP_F32 or DDP_BF16. With one dimension, or more than two, it is always
- *          held in float32 */
+ *   dtype  it is held in: DDP_F32 or DDP_BF16, or on the CPU blocks, where linear layers alone read
+ *          it. With one dimension, or more than two, it is always held in float32, and so are rows
+ *          that are no whole blocks of a Q type. Q4_K and Q6_K are not made from other values */
 DDP_API ddp_tensor *ddp_graph_frozen(ddp_graph *graph, const char *name, int dim_count,
                                      const int64_t *dims, struct ddp_init init,
                                      enum ddp_dtype dtype);

@@ -98,6 +98,8 @@ enum ddp_status ddp_gemm_check(const struct ddp_gemm *gemm)
         return ddp_fail(
             DDP_ERR_INVALID, "%s: a leading dimension is shorter than a row (%lld, %lld, %lld)",
             name_of(gemm), (long long)gemm->lda, (long long)gemm->ldb, (long long)gemm->ldc);
+    if (gemm->b_block && gemm->ldb != (gemm->transpose_b ? k : n))
+        return ddp_fail(DDP_ERR_INVALID, "%s: there are gaps between blocks", name_of(gemm));
     return DDP_OK;
 }
 
@@ -123,9 +125,9 @@ static void tile_task(void *arg, size_t index)
     const struct ddp_gemm_tile tile = tile_at(run, index);
     if (run->gemm->k == 0)
         empty_tile(run->gemm, &tile);
-    else if (!has_micro_kernels(run->gemm, run->isa))
-        ddp_gemm_tile_plain(run->gemm, &tile);
-    else if (!ddp_gemm_tile_run(run->gemm, &tile, run->isa))
+    else if (!(has_micro_kernels(run->gemm, run->isa)
+                   ? ddp_gemm_tile_run(run->gemm, &tile, run->isa)
+                   : ddp_gemm_tile_plain(run->gemm, &tile)))
         atomic_store(&run->no_memory, true);
 }
 

@@ -17,12 +17,16 @@
 
 #include "ddp.h"
 
+#include "core/blocks.h"
 #include "kernels/cpu/isa.h"
 
 struct ddp_gemm {
     bool transpose_a, transpose_b;
-    bool bf16;       /* the operands are uint16_t; else float */
-    bool b_bf16;     /* B alone is uint16_t: its values are taken as float32 */
+    bool bf16;   /* the operands are uint16_t; else float */
+    bool b_bf16; /* B alone is uint16_t: its values are taken as float32 */
+    /* B alone lies in such blocks, its lines one behind the other, and its values are taken as
+     * float32, or with `bf16` rounded to that; NULL: it does not. */
+    const struct ddp_block *b_block;
     int64_t m, n, k; /* op(A) is (m,k), op(B) (k,n), C (m,n); any may be 0 (k = 0: C = beta C) */
     const void *a;   /* (m,k), or (k,m) when transposed; leading dimension lda elements */
     const void *b;   /* (k,n), or (n,k) when transposed */

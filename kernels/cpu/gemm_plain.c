@@ -5,10 +5,12 @@
 
 #include "core/bf16.h"
 #include "core/fma.h"
+#include "core/memory.h"
 #include "kernels/cpu/gemm_tile.h"
 
 #include <float.h>
 #include <math.h>
+#include <stdlib.h>
 
 #define COLUMNS 64 /* whose sums are kept */
 
@@ -86,18 +88,55 @@ static void row(const struct ddp_gemm *g, const struct steps *s, int64_t i, int6
     }
 }
 
-void ddp_gemm_tile_plain(const struct ddp_gemm *gemm, const struct ddp_gemm_tile *tile)
+/* Some columns of a B that lies in blocks, one behind the other. */
+static void unpack_columns(const struct ddp_gemm *g, int64_t column, int64_t columns, void *to)
 {
+    const int64_t size = g->bf16 ? 2 : 4;
+    if (g->transpose_b)
+        ddp_gemm_unpack(g, column * g->k, columns * g->k, to);
+    for (int64_t l = 0; !g->transpose_b && l < g->k; l++)
+        ddp_gemm_unpack(g, l * g->n + column, columns, (char *)to + l * columns * size);
+}
+
+/* All rows, and some columns at a time. */
+static bool tile_of_blocks(const struct ddp_gemm *gemm, const struct ddp_gemm_tile *tile,
+                           const struct steps *steps)
+{
+    struct ddp_gemm some = *gemm;
+    void *unpacked = ddp_array_alloc((size_t)gemm->k * COLUMNS, sizeof(float));
+    for (int64_t j = 0, columns; unpacked && j < tile->columns; j += columns) {
+        columns = tile->columns - j < COLUMNS ? tile->columns - j : COLUMNS;
+        struct steps here = *steps;
+        if (gemm->transpose_b)
+            here.b_column = gemm->k;
+        else
+            here.b_depth = columns;
+        unpack_columns(gemm, tile->column + j, columns, unpacked);
+        some.b = unpacked;
+        some.c = gemm->c + tile->column + j;
+        for (int64_t i = tile->row; i < tile->row + tile->rows; i++)
+            row(&some, &here, i, 0, columns);
+    }
+    free(unpacked);
+    return unpacked != NULL;
+}
+
+bool ddp_gemm_tile_plain(const struct ddp_gemm *gemm, const struct ddp_gemm_tile *tile)
+{
+    bool made = true;
     const struct steps steps = {
         .a_row = gemm->transpose_a ? 1 : gemm->lda,
         .a_depth = gemm->transpose_a ? gemm->lda : 1,
         .b_column = gemm->transpose_b ? gemm->ldb : 1,
         .b_depth = gemm->transpose_b ? 1 : gemm->ldb,
     };
-    for (int64_t i = tile->row; i < tile->row + tile->rows; i++)
+    if (gemm->b_block)
+        made = tile_of_blocks(gemm, tile, &steps);
+    for (int64_t i = tile->row; !gemm->b_block && i < tile->row + tile->rows; i++)
         for (int64_t j = 0; j < tile->columns; j += COLUMNS)
             row(gemm, &steps, i, tile->column + j,
                 tile->columns - j < COLUMNS ? tile->columns - j : COLUMNS);
-    if (gemm->epilogue)
+    if (made && gemm->epilogue)
         gemm->epilogue(gemm->epilogue_arg, tile->row, tile->rows, tile->column, tile->columns);
+    return made;
 }

@@ -9,7 +9,11 @@
 #include "kernels/cpu/gemm.h"
 
 #include "core/log.h"
+#include "core/memory.h"
 #include "kernels/cpu/vmath.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
 
 #define ELEMENTS 65536 /* of B, of a task: about 10 microseconds */
 #define ROWS     4
@@ -93,18 +97,39 @@ static void run_columns(const struct ddp_gemm *g, int64_t begin, int64_t end)
         some_columns(g, begin, end, false);
 }
 
+/* Of a B that lies in blocks, ROWS columns at a time. */
+static bool run_unpacked(const struct ddp_gemm *g, int64_t begin, int64_t end)
+{
+    struct ddp_gemm some = *g;
+    float *b = ddp_array_alloc((size_t)g->k * ROWS, sizeof *b);
+    some.b_block = NULL;
+    some.b = b;
+    for (int64_t column = begin, columns; b && column < end; column += columns) {
+        columns = end - column < ROWS ? end - column : ROWS;
+        ddp_blocks_unpack(g->b_block, g->b, column * g->k, columns * g->k, b);
+        some.c = g->c + column;
+        run_columns(&some, 0, columns);
+    }
+    free(b);
+    return b != NULL;
+}
+
 struct run {
     const struct ddp_gemm *gemm;
     struct ddp_blocks blocks;
+    atomic_bool no_memory; /* of any thread */
 };
 
 static void task(void *arg, size_t index)
 {
-    const struct run *run = arg;
+    struct run *run = arg;
     const struct ddp_gemm *gemm = run->gemm;
     const int64_t begin = ddp_block_begin(&run->blocks, index);
     const int64_t end = ddp_block_end(&run->blocks, index);
-    run_columns(gemm, begin, end);
+    if (!gemm->b_block)
+        run_columns(gemm, begin, end);
+    else if (!run_unpacked(gemm, begin, end))
+        atomic_store(&run->no_memory, true);
     if (gemm->epilogue)
         gemm->epilogue(gemm->epilogue_arg, 0, gemm->m, begin, end - begin);
 }
@@ -119,5 +144,7 @@ enum ddp_status ddp_gemm_rows(const struct ddp_gemm *gemm, void *stream)
     struct run run = {.gemm = gemm,
                       .blocks = ddp_blocks_cut(gemm->n, ELEMENTS / (gemm->k + 1) + 1, DDP_LANES)};
     ddp_pool_run(ddp_stream_pool(stream), run.blocks.count, task, &run);
-    return DDP_OK;
+    return atomic_load(&run.no_memory)
+               ? ddp_fail(DDP_ERR_MEMORY, "gemm: out of memory: no room for unpacked weights")
+               : DDP_OK;
 }

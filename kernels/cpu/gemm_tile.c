@@ -10,6 +10,7 @@
 #include "core/memory.h"
 #include "kernels/cpu/gemm_micro.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #ifdef __x86_64__
@@ -25,6 +26,8 @@
 #define COPIED_ROWS      256                   /* rows of C, or elements of B, up to which */
 #define COPIED_ELEMENTS  524288                /* the first rows pack B on their way */
 #define ROW_COLUMNS      1024                  /* of a single row, at a time */
+#define UNPACKED_STRIP   48                    /* columns of any strip */
+#define UNPACKED_COLUMNS 768                   /* whole strips that are unpacked at once */
 
 struct multiply {
     const struct ddp_gemm *gemm;
@@ -148,7 +151,7 @@ static void run_kernel(ddp_gemm_kernel *kernel, struct ddp_gemm_micro *micro, in
 static bool strip_in_place(const struct multiply *run, int64_t columns)
 {
     const struct ddp_gemm *g = run->gemm;
-    return run->b_form == DDP_GEMM_F32 && !g->transpose_b && columns == run->strip;
+    return run->b_form == DDP_GEMM_F32 && !g->b_block && !g->transpose_b && columns == run->strip;
 }
 
 /* Fetches a share of lines whose elements lie side by side: part `at` of `parts`. */
@@ -263,6 +266,41 @@ static void pack_panel(const struct multiply *run)
     }
 }
 
+/* A B that lies in blocks: the strips of some lines are unpacked, and packed at once. */
+static void pack_blocks(const struct multiply *run)
+{
+    _Alignas(DDP_CACHE_LINE) char unpacked[UNPACKED_STRIP * DDP_GEMM_PART * sizeof(float)];
+    const struct ddp_gemm *g = run->gemm;
+    assert(run->strip <= UNPACKED_STRIP && UNPACKED_COLUMNS % run->strip == 0);
+    const int64_t size = g->bf16 ? 2 : 4, some = g->transpose_b ? run->depths : PACK_DEPTHS;
+    const int64_t wide = g->transpose_b ? run->strip : UNPACKED_COLUMNS;
+    for (int64_t depth = 0; depth < run->depths; depth += some)
+        for (int64_t first = 0; first < run->columns; first += wide) {
+            const int64_t columns = at_most(run->columns - first, wide);
+            const int64_t depths = at_most(run->depths - depth, some);
+            const int64_t step = g->transpose_b ? depths : columns;
+            const int64_t column = run->column + first, from = run->depth + depth;
+            for (int64_t i = 0; i < (g->transpose_b ? columns : depths); i++)
+                ddp_gemm_unpack(
+                    g, g->transpose_b ? (column + i) * g->k + from : (from + i) * g->n + column,
+                    step, unpacked + i * step * size);
+            for (int64_t j = 0; j < columns; j += run->strip) {
+                const int64_t here = at_most(columns - j, run->strip);
+                const int64_t width = round_up(here, run->set->lanes);
+                const struct ddp_gemm_lines lines = {.from = unpacked + j * size,
+                                                     .step = step,
+                                                     .along = !g->transpose_b,
+                                                     .lines = here,
+                                                     .depths = depths,
+                                                     .readable = columns - j,
+                                                     .form = run->b_form};
+                run->set->pack(run->panel + (first + j) * run->packed +
+                                   packed_at(run, depth, width),
+                               width, &lines);
+            }
+        }
+}
+
 static void run_panel(struct multiply *run)
 {
     const struct ddp_gemm *g = run->gemm;
@@ -272,7 +310,10 @@ static void run_panel(struct multiply *run)
     const bool copies = run->b_copied && (!run->a_in_place || g->transpose_a);
     const int64_t group = g->transpose_a ? ROW_PANELS : 1;
     const int64_t left = round_up(run->set->rows, run->set->lanes) * run->packed;
-    pack_panel(run);
+    if (g->b_block)
+        pack_blocks(run);
+    else
+        pack_panel(run);
     int64_t row = run->row;
     for (int64_t panel = 0; panel < panels; panel++) {
         const int64_t rows = run->rows / panels + (panel < run->rows % panels);
@@ -391,7 +432,7 @@ bool ddp_gemm_tile_run(const struct ddp_gemm *gemm, const struct ddp_gemm_tile *
 {
     struct multiply run = {.gemm = gemm, .row = tile->row, .rows = tile->rows};
     choose(&run, isa);
-    if (!gemm->bf16 && (gemm->m == 1 || (gemm->n == 1 && !gemm->b_bf16))) {
+    if (!gemm->bf16 && !gemm->b_block && (gemm->m == 1 || (gemm->n == 1 && !gemm->b_bf16))) {
         run_row(gemm, tile, run.set);
         return true;
     }

@@ -4,6 +4,7 @@
 #ifndef DDP_KERNELS_CPU_GEMM_TILE_H
 #define DDP_KERNELS_CPU_GEMM_TILE_H
 
+#include "core/bf16.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/isa.h"
 
@@ -23,7 +24,26 @@ static inline int64_t ddp_gemm_part(int64_t rest)
 bool ddp_gemm_tile_run(const struct ddp_gemm *gemm, const struct ddp_gemm_tile *tile,
                        enum ddp_isa isa);
 
+/* Values that lie in blocks: `count` of element `first` on, as the product takes them. */
+static inline void ddp_gemm_unpack(const struct ddp_gemm *gemm, int64_t first, int64_t count,
+                                   void *to)
+{
+    float values[2 * DDP_GEMM_PART];
+    if (!gemm->bf16) {
+        ddp_blocks_unpack(gemm->b_block, gemm->b, first, count, to);
+        return;
+    }
+    for (int64_t some; count > 0; first += some, count -= some) {
+        uint16_t *halves = to;
+        some = count < 2 * DDP_GEMM_PART ? count : 2 * DDP_GEMM_PART;
+        ddp_blocks_unpack(gemm->b_block, gemm->b, first, some, values);
+        for (int64_t i = 0; i < some; i++)
+            halves[i] = ddp_bf16_of(values[i]);
+        to = halves + some;
+    }
+}
+
 /* The same in plain C, element by element: slow. */
-void ddp_gemm_tile_plain(const struct ddp_gemm *gemm, const struct ddp_gemm_tile *tile);
+bool ddp_gemm_tile_plain(const struct ddp_gemm *gemm, const struct ddp_gemm_tile *tile);
 
 #endif

@@ -56,6 +56,12 @@ size_t ddp_dtype_bytes(enum ddp_dtype dtype)
     case DDP_BF16:
         return 2;
     case DDP_F16:
+    case DDP_NF4: /* less than one */
+    case DDP_NF4_BF16:
+    case DDP_Q8_0:
+    case DDP_Q4_0:
+    case DDP_Q4_K:
+    case DDP_Q6_K:
         break;
     }
     return 0;

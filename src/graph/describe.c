@@ -6,6 +6,7 @@
 
 #include "graph/describe.h"
 
+#include "core/blocks.h"
 #include "core/log.h"
 #include "graph/internal.h"
 #include "graph/stage.h"
@@ -119,6 +120,14 @@ enum ddp_status ddp_exec_check_device(const ddp_graph *graph, const char *device
         return ddp_fail(DDP_ERR_UNSUPPORTED,
                         "--dtype fp16: products in float16 are computed on the CPU alone: use "
                         "--dtype bf16, or --device cpu");
+    for (int i = 0; i < graph->frozen_count; i++) {
+        const struct ddp_block *block = ddp_block_of(graph->frozen[i].dtype);
+        if (block && strcmp(device, ddp_device_cpu.name) != 0)
+            return ddp_fail(DDP_ERR_UNSUPPORTED,
+                            "frozen matrices in blocks of %s are read on the CPU alone: use "
+                            "--frozen-dtype bf16, or --device cpu",
+                            block->name);
+    }
     return DDP_OK;
 }
 

@@ -17,7 +17,8 @@ enum ddp_exec_part {
     DDP_EXEC_BACKWARD = 4,
 };
 
-/* Whether a device of this name can run the graph: a program's own operations need the CPU. */
+/* Whether a device of this name can run the graph: a program's own operations and matrices in
+ * blocks need the CPU. */
 enum ddp_status ddp_exec_check_device(const ddp_graph *graph, const char *device);
 
 /* The graph, the device and the flat weights (device memory) must outlive the exec.

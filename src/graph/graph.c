@@ -5,6 +5,7 @@
 
 #include "graph/internal.h"
 
+#include "core/blocks.h"
 #include "core/log.h"
 #include "core/memory.h"
 
@@ -259,29 +260,17 @@ static ddp_tensor *add_parameter(ddp_graph *graph, const char *name, int dim_cou
     return tensor;
 }
 
-/* Vectors are small, and what reads them takes float32. */
 ddp_tensor *ddp_graph_frozen(ddp_graph *graph, const char *name, int dim_count, const int64_t *dims,
                              struct ddp_init init, enum ddp_dtype dtype)
 {
-    if (graph->status == DDP_OK && dtype != DDP_F32 && dtype != DDP_BF16)
+    if (graph->status == DDP_OK && dtype != DDP_F32 && dtype != DDP_BF16 && !ddp_block_of(dtype))
         return ddp_graph_reject(graph, DDP_ERR_INVALID,
-                                "frozen parameter %s: it is held in DDP_F32 or DDP_BF16",
+                                "frozen parameter %s: it is held in DDP_F32, DDP_BF16 or blocks",
                                 name ? name : "(null)");
-    return add_parameter(graph, name, dim_count, dims,
-                         (struct ddp_parameter){.frozen = true,
-                                                .dtype = dim_count == 2 ? dtype : DDP_F32,
-                                                .init = init});
-}
-
-void ddp_graph_begin_frozen(ddp_graph *graph, enum ddp_dtype dtype)
-{
-    graph->freezes = true;
-    graph->frozen_dtype = dtype;
-}
-
-void ddp_graph_end_frozen(ddp_graph *graph)
-{
-    graph->freezes = false;
+    return add_parameter(
+        graph, name, dim_count, dims,
+        (struct ddp_parameter){
+            .frozen = true, .dtype = ddp_graph_frozen_dtype(dtype, dim_count, dims), .init = init});
 }
 
 ddp_tensor *ddp_graph_parameter(ddp_graph *graph, const char *name, int dim_count,
@@ -363,6 +352,12 @@ static bool note_readers(ddp_graph *graph, const struct node *node, int number, 
         if (input->graph != graph) {
             ddp_graph_reject(graph, DDP_ERR_INVALID, "%s: %s belongs to another graph",
                              node->op->name, input->name);
+            return false;
+        }
+        if (ddp_block_of(input->dtype) && !node->op->reads_blocks) {
+            ddp_graph_reject(graph, DDP_ERR_UNSUPPORTED,
+                             "%s: %s is held in blocks of %s, which only linear layers read",
+                             node->op->name, input->name, ddp_block_of(input->dtype)->name);
             return false;
         }
         ddp_tensor *base = input->base ? input->base : input;

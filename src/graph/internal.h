@@ -82,6 +82,7 @@ struct ddp_op {
                                  that makes those: what the two are called. NULL: not a norm */
     bool takes_pitch;         /* rows of inputs[0] may lie apart; its gradient is zero in between */
     bool multiplies;          /* forward and backward are products of matrices */
+    bool reads_blocks;        /* frozen matrices may lie in blocks */
     bool is_float32; /* its output is float32 whatever the graph's activations are: a loss */
     bool is_int32;   /* ... int32: what it copies */
     int labels; /* a loss: inputs[labels] are its labels, of which DDP_LABEL_NONE do not count, and
@@ -175,6 +176,8 @@ ddp_tensor *ddp_graph_add_node(ddp_graph *graph, const struct node *node, const 
 ddp_tensor *ddp_graph_add_input(ddp_graph *graph, const char *name, enum ddp_dtype dtype,
                                 int dim_count, const int64_t *dims);
 
+/* The type of a frozen parameter's memory where one of `dtype` was asked for. */
+enum ddp_dtype ddp_graph_frozen_dtype(enum ddp_dtype dtype, int dim_count, const int64_t *dims);
 /* Gives the frozen parameters their places. */
 void ddp_graph_place_frozen(ddp_graph *graph);
 

@@ -6,6 +6,7 @@
  * zeros. */
 #include "config.h"
 
+#include "core/blocks.h"
 #include "graph/internal.h"
 #include "kernels/linear.h"
 
@@ -18,6 +19,12 @@ struct attributes {
     enum ddp_activation activation;
     enum ddp_dtype compute;
 };
+
+static struct ddp_linear_blocks blocks_of(const ddp_exec *exec, const ddp_tensor *weight)
+{
+    const struct ddp_block *block = ddp_block_of(weight->dtype);
+    return (struct ddp_linear_blocks){block, block ? ddp_exec_value(exec, weight) : NULL};
+}
 
 static enum ddp_status forward(ddp_exec *exec, const struct node *node)
 {
@@ -37,6 +44,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
         .x = ddp_exec_value(exec, x),
         .weight = ddp_exec_value_f32(exec, weight),
         .weight_bf16 = ddp_exec_value_bf16(exec, weight),
+        .weight_blocks = blocks_of(exec, weight),
         .bias = ddp_exec_value(exec, node->inputs[2]),
         .bias_bf16 = node->inputs[2] ? ddp_exec_value_bf16(exec, node->inputs[2]) : NULL,
         .y = ddp_exec_value(exec, node->output),
@@ -62,6 +70,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
         .pre = ddp_exec_saved(exec, node),
         .weight = ddp_exec_value_f32(exec, weight),
         .weight_bf16 = ddp_exec_value_bf16(exec, weight),
+        .weight_blocks = blocks_of(exec, weight),
         .dy = ddp_exec_gradient(exec, node->output),
         .dx = ddp_exec_gradient(exec, x),
         .dweight = ddp_exec_gradient(exec, weight),
@@ -82,6 +91,7 @@ static double flops(const struct node *node)
 static const struct ddp_op linear = {
     .name = "linear",
     .multiplies = true,
+    .reads_blocks = true,
     .forward = forward,
     .backward = backward,
     .flops = flops,
@@ -93,10 +103,11 @@ size_t ddp_graph_linear_scratch(const ddp_graph *graph, const ddp_tensor *weight
                                 int64_t in, int64_t out)
 {
     const bool frozen = weight->kind == TENSOR_FROZEN, bf16 = weight->dtype == DDP_BF16;
+    const bool blocks = ddp_block_of(weight->dtype) != NULL; /* unpacked where they are packed */
     if (bf16 && graph->compute == DDP_F32)
         return graph->offers.reads_bf16_weights ? 0 : ddp_linear_unpack_bytes(in, out);
     return ddp_linear_scratch_bytes(rows, in, out, graph->compute, graph->activations,
-                                    bf16 || !frozen);
+                                    bf16 || blocks || !frozen);
 }
 
 ddp_tensor *ddp_graph_linear(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight, ddp_tensor *bias,
@@ -112,7 +123,7 @@ ddp_tensor *ddp_graph_linear(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight
                                 weight->name);
     const struct attributes attributes = {activation, graph->compute};
     const int64_t rows = ddp_tensor_rows(x), out = weight->dims[0];
-    const bool can_pad = activation == DDP_ACTIVATION_NONE;
+    const bool can_pad = activation == DDP_ACTIVATION_NONE && !ddp_block_of(weight->dtype);
     const int64_t in = weight->dims[1], padded = can_pad ? ddp_graph_padded(graph, out) : out;
     const size_t scratch = ddp_graph_linear_scratch(graph, weight, rows, in, padded);
     struct node node = {

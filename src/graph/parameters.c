@@ -3,7 +3,8 @@
  * What a graph's parameters begin as, and where those lie that are frozen; see graph.h. */
 #include "config.h"
 
-#include "core/bf16.h"
+#include "core/blocks.h"
+#include "core/log.h"
 #include "core/memory.h"
 #include "graph/internal.h"
 
@@ -12,16 +13,34 @@
 
 /* --- frozen ----------------------------------------------------------------------------------- */
 
-size_t ddp_frozen_bytes(const struct ddp_parameter *frozen)
+/* Vectors are small, and what reads them takes float32; so do rows that are not whole blocks. */
+enum ddp_dtype ddp_graph_frozen_dtype(enum ddp_dtype dtype, int dim_count, const int64_t *dims)
 {
-    return (size_t)(frozen->count + frozen->padding) * ddp_dtype_bytes(frozen->dtype);
+    const struct ddp_block *block = ddp_block_of(dtype);
+    return dim_count != 2 || (block && !block->flat && dims[1] % block->values) ? DDP_F32 : dtype;
 }
 
-static void place(ddp_graph *graph, enum ddp_dtype dtype)
+void ddp_graph_begin_frozen(ddp_graph *graph, enum ddp_dtype dtype)
+{
+    graph->freezes = true;
+    graph->frozen_dtype = dtype;
+}
+
+void ddp_graph_end_frozen(ddp_graph *graph)
+{
+    graph->freezes = false;
+}
+
+size_t ddp_frozen_bytes(const struct ddp_parameter *frozen)
+{
+    return ddp_values_bytes(frozen->dtype, frozen->count + frozen->padding);
+}
+
+static void place(ddp_graph *graph, bool f32)
 {
     for (int i = 0; i < graph->frozen_count; i++) {
         struct ddp_parameter *frozen = &graph->frozen[i];
-        if (frozen->dtype != dtype)
+        if ((frozen->dtype == DDP_F32) != f32)
             continue;
         frozen->place = graph->frozen_bytes;
         /* copies of half the size are aligned too */
@@ -32,9 +51,9 @@ static void place(ddp_graph *graph, enum ddp_dtype dtype)
 void ddp_graph_place_frozen(ddp_graph *graph)
 {
     graph->frozen_bytes = 0;
-    place(graph, DDP_F32);
+    place(graph, true);
     graph->frozen_f32_bytes = graph->frozen_bytes;
-    place(graph, DDP_BF16);
+    place(graph, false);
 }
 
 int ddp_graph_frozen_count(const ddp_graph *graph)
@@ -122,15 +141,19 @@ static void fill(const struct ddp_parameter *parameter, struct ddp_rng *rng, flo
 }
 
 /* The generator makes float32. */
-static enum ddp_status fill_bf16(const struct ddp_parameter *parameter, struct ddp_rng *rng,
-                                 uint16_t *values)
+static enum ddp_status fill_packed(const struct ddp_parameter *parameter, struct ddp_rng *rng,
+                                   void *values)
 {
+    const struct ddp_block *block = ddp_block_of(parameter->dtype);
+    if (block && !block->pack)
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "frozen parameter %s: blocks of %s are read from files, not made",
+                        parameter->name, block->name);
     float *drawn = ddp_array_alloc((size_t)parameter->count, sizeof *drawn);
     if (!drawn)
         return DDP_ERR_MEMORY;
     fill(parameter, rng, drawn);
-    for (int64_t i = 0; i < parameter->count; i++)
-        values[i] = ddp_bf16_of(drawn[i]);
+    ddp_values_pack(parameter->dtype, drawn, parameter->count, values);
     free(drawn);
     return DDP_OK;
 }
@@ -147,10 +170,10 @@ enum ddp_status ddp_graph_init_parameters(const ddp_graph *graph, struct ddp_rng
         const struct ddp_parameter_place at = ddp_graph_place_at(graph, i, flat, frozen);
         if (!at.memory)
             continue;
-        if (at.parameter->dtype == DDP_BF16)
-            status = fill_bf16(at.parameter, rng, at.memory);
-        else
+        if (at.parameter->dtype == DDP_F32)
             fill(at.parameter, rng, at.memory);
+        else
+            status = fill_packed(at.parameter, rng, at.memory);
     }
     return status;
 }

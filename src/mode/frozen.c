@@ -6,6 +6,7 @@
 #include "mode/frozen.h"
 
 #include "core/bf16.h"
+#include "core/blocks.h"
 #include "core/hash.h"
 #include "core/memory.h"
 #include "kernels/bf16.h"
@@ -110,7 +111,7 @@ uint64_t ddp_frozen_hash(const ddp_graph *graph, const void *values)
             ddp_hash(p->name, strlen(p->name)),
             ddp_hash(p->dims, sizeof p->dims),
             (uint64_t)p->dtype,
-            ddp_hash((const char *)values + p->place, (size_t)p->count * ddp_dtype_bytes(p->dtype)),
+            ddp_hash((const char *)values + p->place, ddp_values_bytes(p->dtype, p->count)),
         };
         hash = ddp_hash(parts, sizeof parts);
     }

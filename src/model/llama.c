@@ -222,6 +222,7 @@ static const struct ddp_model_field fields[] = {
     FIELD("lora_dropout", DDP_FIELD_REAL, lora.dropout, 0, 1),
     FIELD("rslora", DDP_FIELD_BOOL, lora.rslora, 0, 1),
     FIELD("frozen_bf16", DDP_FIELD_BOOL, lora.frozen_bf16, 0, 1),
+    FIELD("frozen_blocks", DDP_FIELD_INT, lora.blocks, 0, DDP_Q6_K),
     {0},
 };
 
@@ -293,13 +294,19 @@ static ddp_tensor *linear(struct build *b, enum ddp_llama_linear which, ddp_tens
     const struct ddp_init normal = {.kind = DDP_INIT_NORMAL, .std = DDP_LLAMA_INIT_STD};
     const struct ddp_init zeros = {.kind = DDP_INIT_ZEROS};
     const char *layer = ddp_llama_linear_names[which];
+    const struct ddp_lora *lora = &b->llama->lora;
     const int64_t in = x ? ddp_graph_dims(x)[2] : 0;
+    const int64_t blocks =
+        lora->each ? lora->each[b->layer * DDP_LLAMA_LINEARS + which] : lora->blocks;
+    if (lora->rank > 0 && blocks)
+        ddp_graph_begin_frozen(b->graph, (enum ddp_dtype)blocks);
     ddp_tensor *weight =
         ddp_graph_parameter(b->graph, named(b, layer, ".weight"), 2, (int64_t[]){out, in}, normal);
+    freeze(b, true);
     ddp_tensor *bias =
         biased ? ddp_graph_parameter(b->graph, named(b, layer, ".bias"), 1, &out, zeros) : NULL;
     ddp_tensor *y = ddp_graph_linear(b->graph, x, weight, bias, DDP_ACTIVATION_NONE);
-    if (b->llama->lora.rank == 0 || !(b->llama->lora.targets >> which & 1))
+    if (lora->rank == 0 || !(lora->targets >> which & 1))
         return y;
     return ddp_graph_add(b->graph, y, adapter(b, layer, x, in, out));
 }

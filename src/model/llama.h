@@ -66,6 +66,10 @@ struct ddp_lora {
     double dropout;   /* of what A gets */
     bool rslora;      /* s = alpha / sqrt(r) */
     bool frozen_bf16; /* the frozen matrices are bf16 in memory */
+    int64_t blocks;   /* enum ddp_dtype of those of linear layers, in blocks; 0: as the others */
+    /* ... of each one: of layer N the DDP_LLAMA_LINEARS from N DDP_LLAMA_LINEARS on; borrowed, and
+     * not in a description. NULL: all are of `blocks` */
+    const uint8_t *each;
 };
 
 struct ddp_llama {

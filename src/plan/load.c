@@ -11,6 +11,8 @@
 #include "core/text.h"
 #include "core/write.h"
 #include "data/data_names.h"
+#include "device/device.h"
+#include "kernels/kernels.h"
 #include "model/llama.h"
 #include "weights/gguf.h"
 #include "weights/weights.h"
@@ -166,9 +168,32 @@ static enum ddp_status read_adapters(struct ddp_load *load, bool tell)
     return status;
 }
 
+/* Whether the device that will compute reads blocks. */
+static bool reads_blocks(const struct ddp_train_options *options)
+{
+    struct ddp_device_kind kind;
+    return !options->device || strcmp(options->device, "cpu") == 0 ||
+           (strcmp(options->device, "auto") == 0 && ddp_device_find(&kind, "auto") == DDP_OK &&
+            kind.kernels->reads_bf16_weights);
+}
+
+/* A GGUF file's blocks stay as they are, where they can be read. */
+static enum ddp_status keep_blocks(struct ddp_load *load, const struct ddp_train_options *options)
+{
+    const size_t count = (size_t)load->hf.shape.layers * DDP_LLAMA_LINEARS;
+    const bool as_loaded = options->frozen_dtype == DDP_TRAIN_AS_LOADED && reads_blocks(options);
+    if (!as_loaded && options->frozen_dtype != DDP_TRAIN_FROZEN_Q4_K)
+        return DDP_OK;
+    load->blocks = calloc(count, 1);
+    if (!load->blocks)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    return load->gguf ? ddp_gguf_linear_types(load->directory, &load->hf, load->blocks) : DDP_OK;
+}
+
 /* The model of a config.json with or without weights beside it.
  *   file  NULL: the directory's */
-static enum ddp_status open_llama(struct ddp_load *load, const char *file, bool tell)
+static enum ddp_status open_llama(struct ddp_load *load, const struct ddp_train_options *options,
+                                  const char *file, bool tell)
 {
     enum ddp_status status = load->gguf
                                  ? ddp_gguf_read(&load->hf, load->directory)
@@ -178,6 +203,8 @@ static enum ddp_status open_llama(struct ddp_load *load, const char *file, bool 
         status = read_adapters(load, tell);
     if (status != DDP_OK)
         return status;
+    if (load->adapters || ddp_train_given(options, "lora"))
+        status = keep_blocks(load, options);
     *llama = load->hf.shape;
     llama->lora = load->peft.lora;
     load->model = &ddp_model_llama;
@@ -186,7 +213,7 @@ static enum ddp_status open_llama(struct ddp_load *load, const char *file, bool 
     load->config.x_dtype = DDP_I32;
     load->config.dim_count = 1;
     load->config.dims[0] = load->config.features = 1;
-    return DDP_OK;
+    return status;
 }
 
 enum ddp_status ddp_load_open(struct ddp_load *load, const struct ddp_train_options *options,
@@ -199,9 +226,9 @@ enum ddp_status ddp_load_open(struct ddp_load *load, const struct ddp_train_opti
                         "directory or a GGUF file, with --load",
                         options->adapters);
     if (status == DDP_OK && load->directory && !options->custom)
-        status = open_llama(load, NULL, tell);
+        status = open_llama(load, options, NULL, tell);
     else if (status == DDP_OK && options->config && !load->file && ddp_hf_llama_is(options->config))
-        status = open_llama(load, options->config, tell);
+        status = open_llama(load, options, options->config, tell);
     else if (status == DDP_OK && load->file && !options->custom)
         status = ddp_train_weights_model(load->file, &load->model, &load->config);
     if (status == DDP_OK && load->file && !load->directory)
@@ -223,6 +250,7 @@ void ddp_load_close(struct ddp_load *load)
     free(load->directory);
     free(load->adapters);
     free(load->saved);
+    free(load->blocks);
     ddp_peft_free(&load->peft);
     *load = (struct ddp_load){0};
 }
@@ -327,6 +355,12 @@ enum ddp_status ddp_load_choose_model(const struct ddp_load *load,
         !ddp_train_given(options, "lora"))
         return ddp_fail(DDP_ERR_INVALID, "--frozen-dtype: nothing is frozen: it goes with --lora "
                                          "or --adapters");
+    if (options->frozen_dtype == DDP_TRAIN_FROZEN_Q4_K &&
+        !(load->blocks &&
+          memchr(load->blocks, DDP_Q4_K, (size_t)load->hf.shape.layers * DDP_LLAMA_LINEARS)))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--frozen-dtype q4_k: blocks of q4_k are read, not made: load a GGUF file "
+                        "that llama-quantize has made with Q4_K_M, or choose nf4 or q4_0");
     if (!ddp_train_given(options, "model"))
         options->model =
             load->model
@@ -391,21 +425,35 @@ static enum ddp_status compare(const struct ddp_model *model, struct ddp_model_c
     return status;
 }
 
+/* What is frozen: the matrices of linear layers may be quantised, the others keep the type of the
+ * file, or are bf16 without one beside those. NF4 has values of the file's type, as bitsandbytes
+ * has them. */
+static void freeze(struct ddp_lora *lora, const struct ddp_load *load, int dtype)
+{
+    const char *loaded = load->hf.dtype;
+    const bool bf16 = loaded && strcmp(loaded, "BF16") == 0,
+               quantised = dtype > DDP_TRAIN_FILE_BF16;
+    lora->frozen_bf16 = dtype == DDP_TRAIN_FILE_BF16 || (dtype != DDP_TRAIN_FILE_FP32 && bf16) ||
+                        (quantised && !loaded);
+    lora->blocks = dtype == DDP_TRAIN_FROZEN_NF4    ? (lora->frozen_bf16 ? DDP_NF4_BF16 : DDP_NF4)
+                   : dtype == DDP_TRAIN_FROZEN_Q8_0 ? DDP_Q8_0
+                   : dtype == DDP_TRAIN_FROZEN_Q4_0 ? DDP_Q4_0
+                                                    : 0;
+    lora->each = load->blocks;
+}
+
 enum ddp_status ddp_load_apply(const struct ddp_load *load, const struct ddp_train_options *options,
                                struct ddp_model_config *config, const char *where)
 {
     char wanted[160], has[160];
     bool same = true;
     const struct ddp_model *model = load->model ? load->model : options->model;
-    const bool kept = options->frozen_dtype == DDP_TRAIN_AS_LOADED && load->hf.dtype &&
-                      strcmp(load->hf.dtype, "BF16") == 0;
     config->described = load->model && !options->size;
     if (load->model && model->take)
         model->take(config, &load->config, options->config || ddp_train_given(options, "dropout"),
                     ddp_train_given(options, "lora"));
     if (model->lora && (!load->model || load->hf.vocabulary > 0))
-        model->lora(&config->own)->frozen_bf16 =
-            options->frozen_dtype == DDP_TRAIN_FILE_BF16 || kept;
+        freeze(model->lora(&config->own), load, options->frozen_dtype);
     if (!load->model || model->take)
         return DDP_OK;
     config->own = load->config.own;

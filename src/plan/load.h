@@ -17,8 +17,9 @@ struct ddp_load {
     char *directory; /* with config.json and weights; or a GGUF file, which has both */
     bool gguf;
     struct ddp_hf_llama hf;
-    char *adapters; /* to it: PEFT's directory, a checkpoint or checkpoints'; NULL: none */
-    char *saved;    /* their file, where it is one of ours */
+    uint8_t *blocks; /* of adapters' base, as struct ddp_lora has `each`; NULL: as --frozen-dtype */
+    char *adapters;  /* to it: PEFT's directory, a checkpoint or checkpoints'; NULL: none */
+    char *saved;     /* their file, where it is one of ours */
     struct ddp_peft peft;
 };
 

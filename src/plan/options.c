@@ -18,6 +18,8 @@
 #define OPTION_STRUCT struct ddp_train_options
 
 const char *const ddp_file_dtype_names[] = {"auto", "fp32", "bf16", NULL};
+static const char *const frozen_dtypes[] = {"auto", "fp32", "bf16", "nf4",
+                                            "q8_0", "q4_0", "q4_k", NULL};
 static const char *const dtype_names[] = {"fp32", "bf16", "fp16", NULL};
 const char *const ddp_nan_names[] = {
     [DDP_NAN_STOP] = "stop", [DDP_NAN_SKIP] = "skip", [DDP_NAN_WARN] = "warn", NULL};
@@ -286,10 +288,10 @@ static const struct ddp_option rows[] = {
     {OPTION_TEXT("adapters", adapters, "PATH"), .scope = DDP_WITH_TEXT | DDP_WITH_CONVERSION,
      .help = "llama: start from these low-rank adapters to the model of --load: a directory of "
              "PEFT, or a checkpoint or file of a run with --lora"},
-    {OPTION_CHOICE("frozen-dtype", frozen_dtype, ddp_file_dtype_names, "TYPE"),
+    {OPTION_CHOICE("frozen-dtype", frozen_dtype, frozen_dtypes, "TYPE"),
      .scope = DDP_WITH_TEXT | DDP_WITH_CONVERSION,
      .help = "llama with --lora: type of the frozen matrices in memory: as loaded (default; fp32 "
-             "without --load), fp32 or bf16"},
+             "without --load), fp32, bf16, or quantised, nf4 as in QLoRA, q8_0, q4_0 or q4_k"},
     {OPTION_UINT("seed", seed, "N"), .scope = DDP_WITH_TEXT,
      .help = "seed of initial weights and sample order, from 0 to 2^64-1 (default 0)"},
 

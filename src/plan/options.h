@@ -23,6 +23,12 @@ enum ddp_train_dtype { DDP_TRAIN_FP32, DDP_TRAIN_BF16, DDP_TRAIN_FP16 };
 
 /* The type of weights, in memory or in files, that may have either. */
 enum ddp_train_file_dtype { DDP_TRAIN_AS_LOADED, DDP_TRAIN_FILE_FP32, DDP_TRAIN_FILE_BF16 };
+enum ddp_train_frozen_dtype { /* the values above, and: */
+                              DDP_TRAIN_FROZEN_NF4 = DDP_TRAIN_FILE_BF16 + 1,
+                              DDP_TRAIN_FROZEN_Q8_0,
+                              DDP_TRAIN_FROZEN_Q4_0,
+                              DDP_TRAIN_FROZEN_Q4_K,
+};
 extern const char *const ddp_file_dtype_names[]; /* ends with NULL */
 
 /* What to do after a loss that is not finite. */
@@ -67,12 +73,13 @@ struct ddp_train_options {
     char export_text[4096], trace_text[4096];
     const struct ddp_weight_format *export_format; /* NULL: as the path says */
     const char *adapters;                          /* llama: PEFT's directory; NULL: not given */
-    bool adapted;                   /* --load or --adapters has adapters; set with the model */
-    int frozen_dtype, export_dtype; /* llama: enum ddp_train_file_dtype */
-    int export_type;                /* of GGUF: enum ddp_gguf_type; -1: not given */
-    double shard_bytes;             /* llama: of one exported file; 0: not given */
-    bool merge;                     /* llama: export adapters in the weights */
-    int64_t generate;               /* tokens; 0: train */
+    bool adapted;       /* --load or --adapters has adapters; set with the model */
+    int export_dtype;   /* llama: enum ddp_train_file_dtype */
+    int frozen_dtype;   /* ... or enum ddp_train_frozen_dtype */
+    int export_type;    /* of GGUF: enum ddp_gguf_type; -1: not given */
+    double shard_bytes; /* llama: of one exported file; 0: not given */
+    bool merge;         /* llama: export adapters in the weights */
+    int64_t generate;   /* tokens; 0: train */
     const char *prompt;
     double temperature;
     int64_t top_k, samples;

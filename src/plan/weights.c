@@ -5,6 +5,7 @@
 
 #include "plan/weights.h"
 
+#include "core/blocks.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/rng.h"
@@ -268,11 +269,23 @@ static enum ddp_status export_directory(const struct ddp_planned *planned, const
     return status;
 }
 
+/* Merged weights are those that were trained, whatever the files of the base say. */
+static void tell_quantised(const struct ddp_planned *planned, const char *path)
+{
+    const enum ddp_dtype type = (enum ddp_dtype)ddp_llama_in(&planned->model_config)->lora.blocks;
+    if (ddp_block_of(type))
+        ddp_log(DDP_LOG_WARNING,
+                "--export %s: the base is quantised to %s, and its rounded values are merged with "
+                "the adapters that were trained on them: in any type they have the accuracy of %s",
+                path, ddp_block_of(type)->name, ddp_block_of(type)->name);
+}
+
 static enum ddp_status export_model(const struct ddp_planned *planned, const char *path,
                                     struct values *values, const ddp_tokenizer *tokenizer)
 {
     const struct ddp_hf_llama config = config_of(planned, tokenizer);
     json_t *keys = NULL;
+    tell_quantised(planned, path);
     for (size_t i = 0; config.shape.lora.rank > 0 && i < values->base; i++)
         merge_adapter(values, &values->all[i], &config.shape.lora);
     if (!writes_gguf(planned->options))

@@ -10,6 +10,9 @@
 
 /* --- blocks ----------------------------------------------------------------------------------- */
 
+/* That of memory which holds values of a file's type as they are; DDP_F32 for others. */
+enum ddp_dtype ddp_gguf_dtype(int type);
+
 /* Whole blocks to floats. */
 void ddp_gguf_decode(int type, const void *raw, int64_t count, float *values);
 
@@ -61,6 +64,12 @@ enum ddp_status ddp_gguf_load(const char *path, const struct ddp_hf_llama *confi
                               const struct ddp_hf_values *values, size_t count);
 enum ddp_status ddp_gguf_check(const char *path, const struct ddp_hf_llama *config,
                                struct ddp_hf_llama_files *files);
+
+/* enum ddp_dtype of blocks of the linear layers' matrices as they lie in a file, in the order of
+ * struct ddp_lora; 0 where they do not.
+ *   types [out]  DDP_LLAMA_LINEARS for each layer */
+enum ddp_status ddp_gguf_linear_types(const char *path, const struct ddp_hf_llama *config,
+                                      uint8_t *types);
 
 /* The types that are written: "f32", "f16", "bf16", "q8_0" or "q4_0"; -1: none of them. */
 int ddp_gguf_type_named(const char *name);

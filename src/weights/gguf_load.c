@@ -4,7 +4,7 @@
  * parameters. */
 #include "config.h"
 
-#include "core/bf16.h"
+#include "core/blocks.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "weights/gguf.h"
@@ -113,20 +113,57 @@ enum ddp_status ddp_gguf_check(const char *path, const struct ddp_hf_llama *conf
     return status;
 }
 
+/* Which of a layer's matrices a parameter is; -1: none. */
+static int linear_of(const char *name, int64_t *layer)
+{
+    int number = 0, end = 0;
+    if (sscanf(name, "model.layers.%d.%n", &number, &end) != 1 || end == 0)
+        return -1;
+    *layer = number;
+    for (int i = 0; i < DDP_LLAMA_LINEARS; i++) {
+        const size_t size = strlen(ddp_llama_linear_names[i]);
+        if (strncmp(name + end, ddp_llama_linear_names[i], size) == 0)
+            return i;
+    }
+    return -1;
+}
+
+enum ddp_status ddp_gguf_linear_types(const char *path, const struct ddp_hf_llama *config,
+                                      uint8_t *types)
+{
+    struct loading loading;
+    int64_t layer;
+    enum ddp_status status = open_file(&loading, path, config);
+    for (size_t i = 0; status == DDP_OK && i < loading.count; i++) {
+        const struct ddp_hf_llama_tensor *kind = &loading.kinds[i];
+        char name[DDP_GGUF_NAME];
+        ddp_gguf_name(name, kind->name);
+        const enum ddp_dtype type = ddp_gguf_dtype(ddp_gguf_find(&loading.gguf, name)->type);
+        for (int p = 0; kind->linear && p < kind->part_count; p++) {
+            const int which = linear_of(kind->parts[p].name, &layer);
+            if (which >= 0 && ddp_block_of(type))
+                types[layer * DDP_LLAMA_LINEARS + which] = (uint8_t)type;
+        }
+    }
+    close_file(&loading);
+    return status;
+}
+
 /* --- values ----------------------------------------------------------------------------------- */
 
 static enum ddp_status put_row(const struct ddp_gguf *gguf, const struct ddp_gguf_tensor *tensor,
-                               const struct ddp_hf_values *to, int64_t row, const float *values,
-                               int64_t columns)
+                               const struct ddp_hf_values *to, int64_t row, const void *raw,
+                               const float *values, int64_t columns)
 {
     for (int64_t i = 0; i < columns; i++)
         if (!isfinite(values[i]))
             return ddp_fail(DDP_ERR_FORMAT, "%s: tensor %s has a value that is not finite",
                             gguf->file.path, tensor->name);
-    if (to->dtype == DDP_F32)
-        memcpy((float *)to->memory + row * columns, values, (size_t)columns * sizeof *values);
-    for (int64_t i = 0; to->dtype != DDP_F32 && i < columns; i++)
-        ((uint16_t *)to->memory)[row * columns + i] = ddp_bf16_of(values[i]);
+    char *at = (char *)to->memory + ddp_values_bytes(to->dtype, row * columns);
+    if (to->dtype == ddp_gguf_dtype(tensor->type) && ddp_block_of(to->dtype))
+        memcpy(at, raw, ddp_values_bytes(to->dtype, columns));
+    else
+        ddp_values_pack(to->dtype, values, columns, at);
     return DDP_OK;
 }
 
@@ -139,14 +176,20 @@ static enum ddp_status read_part(const struct ddp_gguf *gguf, const struct ddp_g
     const struct ddp_gguf_block *block = ddp_gguf_block(tensor->type);
     const int64_t columns = to->dim_count == 2 ? to->dims[1] : 1;
     const uint64_t bytes = (uint64_t)(columns / block->values * block->bytes);
+    const struct ddp_block *own = ddp_block_of(to->dtype);
     enum ddp_status status = DDP_OK;
+    if (own && columns % own->values)
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "%s: tensor %s has rows of %" PRId64 " values, which are not whole blocks "
+                        "of %s: choose another --frozen-dtype",
+                        gguf->file.path, tensor->name, columns, own->name);
     for (int64_t r = 0; status == DDP_OK && r < to->dims[0]; r++) {
         status = ddp_input_file_read(&gguf->file, tensor->offset + (uint64_t)(first + r) * bytes,
                                      raw, (size_t)bytes);
         if (status != DDP_OK)
             return status;
         ddp_gguf_decode(tensor->type, raw, columns, row);
-        status = put_row(gguf, tensor, to, ddp_gguf_row(r, head_size), row, columns);
+        status = put_row(gguf, tensor, to, ddp_gguf_row(r, head_size), raw, row, columns);
     }
     return status;
 }

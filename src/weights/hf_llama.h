@@ -72,7 +72,7 @@ struct ddp_hf_values {
     const char *name;
     int dim_count;
     int64_t dims[2];
-    enum ddp_dtype dtype; /* DDP_F32 or DDP_BF16 */
+    enum ddp_dtype dtype; /* DDP_F32, DDP_BF16 or blocks */
     void *memory;         /* row-major */
     /* An adapter to be merged, of float32: scale x up down is added where values are read. */
     const struct ddp_hf_values *up, *down; /* NULL: none */

@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "core/bf16.h"
+#include "core/blocks.h"
 #include "core/input_file.h"
 #include "core/log.h"
 #include "core/memory.h"
@@ -167,17 +168,20 @@ static void set_tensors(struct writing *writing)
 }
 
 /* `count` values from `first` on as the file has them; they lie in memory or in the piece. With an
- * adapter they are one row. */
+ * adapter, or in blocks, they are made there; with an adapter they are one row. */
 static const void *convert(struct writing *writing, const struct ddp_hf_values *values,
                            int64_t first, int64_t count)
 {
     const float *floats = (const float *)values->memory + first;
     const uint16_t *halves = (const uint16_t *)values->memory + first;
     uint16_t *narrow = (uint16_t *)(void *)writing->piece;
-    if (values->up) {
+    if (values->up || ddp_block_of(values->dtype)) {
         floats = writing->piece;
         narrow = (uint16_t *)(void *)(writing->piece + 2 * count);
-        ddp_hf_values_row(values, first / count, writing->piece);
+        if (values->up)
+            ddp_hf_values_row(values, first / count, writing->piece);
+        else
+            ddp_values_unpack(values->dtype, values->memory, first, count, writing->piece);
         for (int64_t i = 0; i < count && writing->to->dtype == DDP_BF16; i++)
             narrow[i] = ddp_bf16_of(floats[i]);
         return writing->to->dtype == DDP_BF16 ? (const void *)narrow : (const void *)floats;

@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "core/bf16.h"
+#include "core/blocks.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/text.h"
@@ -19,7 +20,7 @@
 #include <unistd.h>
 
 #define PREFIX "model."
-#define PIECE  65536 /* values that are converted at a time */
+#define PIECE  65536 /* values that are converted at a time: whole blocks of any kind */
 #define HEAD   "lm_head.weight"
 #define TOKENS "model.embed_tokens.weight"
 
@@ -271,10 +272,8 @@ struct ddp_hf_values ddp_hf_values_of(struct ddp_parameter_place place)
 void ddp_hf_values_row(const struct ddp_hf_values *values, int64_t row, float *out)
 {
     const int64_t columns = values->dim_count == 2 ? values->dims[1] : 1;
-    const bool bf16 = values->dtype == DDP_BF16;
-    const char *raw = (const char *)values->memory + row * columns * (bf16 ? 2 : 4);
     float *sum = out + columns;
-    ddp_hf_values_convert(out, raw, bf16 ? "BF16" : "F32", (size_t)columns);
+    ddp_values_unpack(values->dtype, values->memory, row * columns, columns, out);
     if (!values->up)
         return;
     const int64_t rank = values->up->dims[1];
@@ -328,11 +327,8 @@ static enum ddp_status read_values(const struct files *files, const struct ddp_s
                 return ddp_fail(DDP_ERR_FORMAT,
                                 "%s: tensor %s has a value that is not finite, at index %" PRId64,
                                 path_of(files, tensor), tensor->name, first + done + (int64_t)i);
-        if (to->dtype == DDP_F32)
-            memcpy((float *)to->memory + done, piece->values, some * sizeof(float));
-        else
-            for (size_t i = 0; i < some; i++)
-                ((uint16_t *)to->memory)[done + (int64_t)i] = ddp_bf16_of(piece->values[i]);
+        ddp_values_pack(to->dtype, piece->values, (int64_t)some,
+                        (char *)to->memory + ddp_values_bytes(to->dtype, done));
     }
     return DDP_OK;
 }

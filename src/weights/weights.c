@@ -5,7 +5,7 @@
 
 #include "weights/weights.h"
 
-#include "core/bf16.h"
+#include "core/blocks.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "weights/format.h"
@@ -105,16 +105,16 @@ static void take_tensor(const struct ddp_parameter_place *place,
 {
     const struct ddp_parameter *parameter = place->parameter;
     const size_t count = (size_t)parameter->count;
-    float value;
+    const size_t width = strcmp(tensor->dtype, "BF16") == 0 ? sizeof(uint16_t) : sizeof(float);
+    float values[DDP_BLOCK_MOST];
     if (parameter->dtype == DDP_F32)
         ddp_hf_values_convert(place->memory, tensor->data, tensor->dtype, count);
-    else if (strcmp(tensor->dtype, "BF16") == 0)
-        memcpy(place->memory, tensor->data, tensor->bytes);
-    else
-        for (size_t i = 0; i < count; i++) {
-            memcpy(&value, (const char *)tensor->data + i * sizeof value, sizeof value);
-            ((uint16_t *)place->memory)[i] = ddp_bf16_of(value);
-        }
+    for (size_t i = 0; parameter->dtype != DDP_F32 && i < count; i += DDP_BLOCK_MOST) {
+        const size_t some = count - i < DDP_BLOCK_MOST ? count - i : DDP_BLOCK_MOST;
+        ddp_hf_values_convert(values, (const char *)tensor->data + i * width, tensor->dtype, some);
+        ddp_values_pack(parameter->dtype, values, (int64_t)some,
+                        (char *)place->memory + ddp_values_bytes(parameter->dtype, (int64_t)i));
+    }
 }
 
 static bool has_frozen(const ddp_safetensors *file, const ddp_graph *graph)
@@ -201,16 +201,21 @@ static enum ddp_status check_finite(const char *path, const ddp_graph *graph, fl
                                     void *frozen)
 {
     const int count = ddp_graph_place_count(graph);
+    float values[DDP_BLOCK_MOST];
     for (int i = 0; i < count; i++) {
         const struct ddp_parameter_place place = ddp_graph_place_at(graph, i, flat, frozen);
         const struct ddp_parameter *parameter = place.parameter;
-        const bool bf16 = parameter->dtype == DDP_BF16;
-        for (int64_t k = 0; k < parameter->count; k++)
-            if (!isfinite(bf16 ? ddp_bf16_to_f32(((const uint16_t *)place.memory)[k])
-                               : ((const float *)place.memory)[k]))
+        for (int64_t k = 0; k < parameter->count; k++) {
+            if (k % DDP_BLOCK_MOST == 0)
+                ddp_values_unpack(parameter->dtype, place.memory, k,
+                                  parameter->count - k < DDP_BLOCK_MOST ? parameter->count - k
+                                                                        : DDP_BLOCK_MOST,
+                                  values);
+            if (!isfinite(values[k % DDP_BLOCK_MOST]))
                 return ddp_fail(DDP_ERR_FORMAT,
                                 "%s: tensor %s has a value that is not finite, at index %" PRId64,
                                 path, parameter->name, k);
+        }
     }
     return DDP_OK;
 }

@@ -27,6 +27,13 @@ static bool accepts(const char *path)
     assert(files.bytes > 0 && files.dtype);
     formula_make(&formula, &config, DDP_F32, false);
     const enum ddp_status status = ddp_gguf_load(path, &config, formula.values, formula.count);
+    uint8_t *types = calloc((size_t)config.shape.layers + 1, DDP_LLAMA_LINEARS);
+    assert(types && ddp_gguf_linear_types(path, &config, types) == DDP_OK);
+    free(types);
+    for (size_t i = 0; i < formula.count; i++) /* in blocks, some as they lie */
+        if (formula.values[i].dim_count == 2 && formula.values[i].dims[1] % 32 == 0)
+            formula.values[i].dtype = i % 2 ? DDP_Q8_0 : DDP_Q4_0;
+    assert(ddp_gguf_load(path, &config, formula.values, formula.count) == status);
     formula_free(&formula);
     return status == DDP_OK;
 }

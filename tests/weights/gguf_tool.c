@@ -7,9 +7,13 @@
  *                                     for each its logits, as float32, on stdout; ADAPTERS: "-"
  *   gguf_tool encode TYPE             float32 from stdin, in blocks on stdout
  *   gguf_tool decode TYPE             the reverse
+ *   gguf_tool mix FILE OTHER          a copy of FILE whose layers' matrices are made up, of q6_k in
+ *                                     ffn_down and else q4_k
  * TYPE is ggml's number. */
 #include "config.h"
 
+#include "core/bf16.h"
+#include "core/memory.h"
 #include "generate/generate.h"
 #include "model/llama.h"
 #include "plan/load.h"
@@ -124,12 +128,62 @@ static int convert(bool encode, int type)
     return 0;
 }
 
+/* Codes of any kind, with scales that are small numbers. */
+static void make_up(const struct ddp_gguf_tensor *tensor, uint8_t *raw)
+{
+    const int64_t size = ddp_gguf_block(tensor->type)->bytes;
+    const int first = tensor->type == DDP_GGUF_Q6_K ? 208 : 0;
+    const uint16_t scale = ddp_f16_of(tensor->type == DDP_GGUF_Q6_K ? 3e-5f : 3e-4f);
+    for (uint64_t i = 0; i < tensor->bytes; i++)
+        raw[i] = (uint8_t)(i * 2654435761u >> 13);
+    for (uint64_t at = 0; at < tensor->bytes; at += (uint64_t)size)
+        for (int half = 0; half < (first ? 1 : 2); half++)
+            memcpy(raw + at + first + 2 * half, &scale, sizeof scale);
+}
+
+static int mix(const char *from, const char *to)
+{
+    struct ddp_gguf gguf;
+    ddp_atomic_file *file = NULL;
+    uint8_t *raw = calloc(1, MOST);
+    enum ddp_status status = ddp_gguf_open(&gguf, from);
+    if (status == DDP_OK)
+        status = ddp_atomic_file_open(&file, to);
+    for (size_t i = 0; status == DDP_OK && i < gguf.count; i++) {
+        struct ddp_gguf_tensor *tensor = &gguf.tensors[i];
+        if (tensor->dim_count == 2 && strncmp(tensor->name, "blk.", 4) == 0)
+            tensor->type = strstr(tensor->name, "ffn_down") ? DDP_GGUF_Q6_K : DDP_GGUF_Q4_K;
+        tensor->bytes = ddp_gguf_bytes(tensor);
+    }
+    if (status == DDP_OK)
+        status = ddp_gguf_write_header(file, gguf.keys, gguf.tensors, gguf.count);
+    for (size_t i = 0; status == DDP_OK && i < gguf.count; i++) {
+        const struct ddp_gguf_tensor *tensor = &gguf.tensors[i];
+        if (ddp_gguf_block(tensor->type)->values > 1)
+            make_up(tensor, raw);
+        else
+            status = ddp_input_file_read(&gguf.file, tensor->offset, raw, tensor->bytes);
+        const size_t padded = ddp_align_up(tensor->bytes, DDP_GGUF_ALIGN);
+        memset(raw + tensor->bytes, 0, padded - tensor->bytes);
+        if (status == DDP_OK)
+            status = ddp_atomic_file_write(file, raw, padded);
+    }
+    if (status == DDP_OK)
+        status = ddp_atomic_file_commit(file);
+    ddp_atomic_file_close(file);
+    ddp_gguf_close(&gguf);
+    free(raw);
+    return fail(status);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "values") == 0)
         return values(argv[2]);
     if (argc > 5 && strcmp(argv[1], "answers") == 0)
         return answers(argc, argv);
+    if (argc == 4 && strcmp(argv[1], "mix") == 0)
+        return mix(argv[2], argv[3]);
     if (argc == 3 && strcmp(argv[1], "encode") == 0)
         return convert(true, atoi(argv[2]));
     return argc == 3 && strcmp(argv[1], "decode") == 0 ? convert(false, atoi(argv[2])) : 2;

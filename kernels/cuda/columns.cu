@@ -205,6 +205,13 @@ static __device__ inline void finish_part(const struct columns_pass *p, int64_t 
         sums[i] += dz.at[i];
 }
 
+/* Where a column of a tile stands in its row of shared memory: columns W apart, which neighbours
+ * write, and columns in a row, which they read, are in different banks. */
+static __device__ inline int place_of(int column)
+{
+    return column ^ column / ACROSS;
+}
+
 template <int ACTIVATION, int W, typename T>
 static __global__ void __launch_bounds__(ACROSS *DOWN, sizeof(T) == 2 ? 3 : 2)
     columns_kernel(struct columns_pass p)
@@ -212,7 +219,7 @@ static __global__ void __launch_bounds__(ACROSS *DOWN, sizeof(T) == 2 ? 3 : 2)
     __shared__ float all[DOWN][ACROSS * W];
     const int across = (int)threadIdx.x % ACROSS, down = (int)threadIdx.x / ACROSS;
     const int64_t piece = blockIdx.x / p.tiles;
-    const int64_t column = (blockIdx.x % p.tiles * ACROSS + across) * W;
+    const int64_t tile = blockIdx.x % p.tiles * ACROSS * W, column = tile + across * W;
     const int64_t end = p.piece * (piece + 1) < p.rows ? p.piece * (piece + 1) : p.rows;
     float sums[W] = {};
     for (int64_t row = p.piece * piece + down; column < p.columns && row < end;
@@ -231,15 +238,15 @@ static __global__ void __launch_bounds__(ACROSS *DOWN, sizeof(T) == 2 ? 3 : 2)
     if (!p.partial)
         return;
     for (int i = 0; i < W; i++)
-        all[down][across * W + i] = sums[i];
+        all[down][place_of(across * W + i)] = sums[i];
     __syncthreads();
-    if (down != 0 || column >= p.columns)
+    if (down != 0)
         return;
-    for (int i = 0; i < W; i++) {
+    for (int i = across; i < ACROSS * W && tile + i < p.columns; i += ACROSS) {
         float sum = 0;
         for (int d = 0; d < DOWN; d++)
-            sum += all[d][across * W + i];
-        p.partial[piece * p.columns + column + i] = sum;
+            sum += all[d][place_of(i)];
+        p.partial[piece * p.columns + tile + i] = sum;
     }
 }
 

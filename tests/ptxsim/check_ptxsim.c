@@ -102,6 +102,10 @@ static const struct {
      "add.s32 %r7, %r9, %t;\nst.shared.u8 [%r7], %t;\nld.shared.u8 %r1, [%r7];\n"},
     {"nobody wrote", 1, 32, NEIGHBOUR GET, "uninitialised shared memory",
      NEIGHBOUR PUT "bar.warp.sync -1;\n" GET},
+    {"only another block wrote", 2, 32,
+     "mov.u32 %r1, %ctaid.x;\nsetp.eq.s32 %p1, %r1, 0;\n@%p1 st.shared.u32 [%r8], %t;\n"
+     "ld.shared.u32 %r2, [%r8];\n",
+     "uninitialised shared memory", PUT "ld.shared.u32 %r2, [%r8];\n"},
     {"blocks write one word", 2, 32, "st.global.u32 [%a], %t;\n", "race of blocks: both write",
      "mov.u32 %r1, %ctaid.x;\nmul.wide.u32 %rd1, %r1, 128;\nadd.s64 %a, %a, %rd1;\n"
      "st.global.u32 [%a], %t;\n"},

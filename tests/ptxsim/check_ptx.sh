@@ -73,7 +73,7 @@ trainings() {
     gpt2="--model gpt2 --data $work/text --seq-len 8 --layers 2 --heads 2 --channels 16 --lr 1e-3"
     llama="--model llama --size d2 --data $work/text --seq-len 8 --optimizer adamw --lr 1e-3"
     images="--data $work/images --batch-size 2 --global-batch 8 --lr 1e-3"
-    model "mlp fp32" 0 --data "$work/images" --hidden 33,17 --momentum 0.9,nesterov --weight-decay 1e-2
+    model "mlp fp32" 1e-7 --data "$work/images" --hidden 33,17 --momentum 0.9,nesterov --weight-decay 1e-2
     model "gpt2 fp32" 1e-4 $gpt2 --dropout 0.1
     model "gpt2 bf16" 1e-2 $gpt2 --dropout 0.1 --dtype bf16 --optimizer adamw --clip-grad-norm 0.5
     model "llama fp32" 1e-4 $llama

@@ -238,7 +238,7 @@ static const struct {
     struct ptx_traffic moved;
 } accesses[] = {
     {"words in a row", 32, "ld.global.u32 %r1, [%a];\n", {{4, 0}, {4, 0}}},
-    {"words in a row, across a border", 32, "ld.global.u32 %r1, [%a+4];\n", {{5, 0}, {4, 0}}},
+    {"words in a row, across a border", 32, "ld.global.u32 %r1, [%a+4];\n", {{5, 0}, {5, 0}}},
     {"every other word",
      32,
      "add.s64 %a, %a, %a;\nsub.s64 %a, %a, %m;\nst.global.u32 [%a], %t;\n",

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * What memory is made to move for the requests of warps, against the least that their bytes need.
- * Global memory moves sectors of 32 bytes. Shared memory moves a word of each of its 32 banks at a
- * time, for 8 lanes together where they ask for 16 bytes each, for 16 lanes where for 8. */
+ * Global memory moves sectors of 32 bytes. The least are those of as many bytes in a row, from the
+ * lowest address on: where arrays begin is not the kernel's choice. Shared memory moves a word of
+ * each of its 32 banks at a time, for 8 lanes together where they ask for 16 bytes each, for 16
+ * lanes where for 8.
+ */
 #include "config.h"
 
 #include "tests/ptxsim/machine.h"
@@ -38,6 +41,15 @@ static unsigned most_of_a_bank(const uint64_t *at, unsigned count, unsigned byte
     return most;
 }
 
+static unsigned least_sectors(const uint64_t *at, unsigned count, unsigned bytes)
+{
+    uint64_t pieces[PTX_WARP], lowest = at[0];
+    for (unsigned i = 1; i < count; i++)
+        lowest = at[i] < lowest ? at[i] : lowest;
+    const unsigned room = (unsigned)(lowest % SECTOR) + distinct(at, count, bytes, pieces) * bytes;
+    return (room + SECTOR - 1) / SECTOR;
+}
+
 void ptx_note_traffic(struct ptx_warp *w, const struct ptx_ins *ins, enum ptx_space space,
                       const uint64_t *at, uint32_t lanes, unsigned bytes)
 {
@@ -52,7 +64,7 @@ void ptx_note_traffic(struct ptx_warp *w, const struct ptx_ins *ins, enum ptx_sp
                 asked[count++] = at[l];
         if (count && space == PTX_GLOBAL) {
             t->moves[0] += distinct(asked, count, SECTOR, pieces);
-            t->least[0] += (distinct(asked, count, bytes, pieces) * bytes + SECTOR - 1) / SECTOR;
+            t->least[0] += least_sectors(asked, count, bytes);
         } else if (count) {
             t->moves[1] += most_of_a_bank(asked, count, bytes);
             t->least[1]++;

@@ -205,21 +205,14 @@ static __device__ inline void finish_part(const struct columns_pass *p, int64_t 
         sums[i] += dz.at[i];
 }
 
-/* Where a column of a tile stands in its row of shared memory: columns W apart, which neighbours
- * write, and columns in a row, which they read, are in different banks. */
-static __device__ inline int place_of(int column)
-{
-    return column ^ column / ACROSS;
-}
-
 template <int ACTIVATION, int W, typename T>
 static __global__ void __launch_bounds__(ACROSS *DOWN, sizeof(T) == 2 ? 3 : 2)
     columns_kernel(struct columns_pass p)
 {
-    __shared__ float all[DOWN][ACROSS * W];
+    __shared__ float all[DOWN][W][ACROSS];
     const int across = (int)threadIdx.x % ACROSS, down = (int)threadIdx.x / ACROSS;
     const int64_t piece = blockIdx.x / p.tiles;
-    const int64_t tile = blockIdx.x % p.tiles * ACROSS * W, column = tile + across * W;
+    const int64_t column = (blockIdx.x % p.tiles * ACROSS + across) * W;
     const int64_t end = p.piece * (piece + 1) < p.rows ? p.piece * (piece + 1) : p.rows;
     float sums[W] = {};
     for (int64_t row = p.piece * piece + down; column < p.columns && row < end;
@@ -238,16 +231,15 @@ static __global__ void __launch_bounds__(ACROSS *DOWN, sizeof(T) == 2 ? 3 : 2)
     if (!p.partial)
         return;
     for (int i = 0; i < W; i++)
-        all[down][place_of(across * W + i)] = sums[i];
+        all[down][i][across] = sums[i];
     __syncthreads();
-    if (down != 0)
+    if (down != 0 || column >= p.columns)
         return;
-    for (int i = across; i < ACROSS * W && tile + i < p.columns; i += ACROSS) {
-        float sum = 0;
+    ddp_pack<float, W> total = {};
+    for (int i = 0; i < W; i++)
         for (int d = 0; d < DOWN; d++)
-            sum += all[d][place_of(i)];
-        p.partial[piece * p.columns + tile + i] = sum;
-    }
+            total.at[i] += all[d][i][across];
+    ddp_write<W>(p.partial + piece * p.columns + column, total);
 }
 
 /* A block adds the pieces of 32 columns, by 32 threads a column: the blocks are few. */

@@ -101,7 +101,7 @@ static inline void ptx_set_predicate(const struct ptx_warp *w, const struct ptx_
 /* For each lane of a mask: full warps are loops that a compiler makes vectors of, as two registers
  * are one or have nothing in common. */
 #ifdef __clang__
-#define PTX_LANES_APART _Pragma("clang loop vectorize(assume_safety)")
+#define PTX_LANES_APART
 #else
 #define PTX_LANES_APART _Pragma("GCC ivdep")
 #endif

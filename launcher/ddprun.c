@@ -5,6 +5,7 @@
 
 #include "core/log.h"
 #include "core/write.h"
+#include "launcher/device_paths.h"
 #include "launcher/early.h"
 #include "launcher/explain.h"
 #include "launcher/keeper.h"
@@ -47,6 +48,7 @@ static int explain(const struct settings *settings)
     const enum ddp_status status = place_find(&place, settings);
     if (status == DDP_OK)
         explain_place(&place, settings, stdout);
+    device_paths_show(settings->nproc, stdout);
     return end_printing(status == DDP_OK ? EXIT_SUCCESS : EXIT_USAGE);
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * See devices.h. NVML is opened at run time; where a container lacks it, the driver's device nodes
- * are counted. */
+ * See devices.h. Where a container lacks NVML, the driver's device nodes are counted. */
 #include "config.h"
 
 #include "launcher/devices.h"
@@ -9,90 +8,23 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/parse.h"
+#include "launcher/system/nvml.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 /* --- NVML ------------------------------------------------------------------------------------ */
 
-typedef struct nvmlDevice_st *nvml_device;
-
-/* nvmlPciInfo_t, of which only the end is of interest. */
-struct nvml_pci {
-    char legacy[16];
-    unsigned int numbers[5];
-    char bus_id[32];
-};
-
-enum {
-    NVML_OK = 0,
-    NVML_NOT_FOUND = 6,
-    NVML_GPU_IS_LOST = 15,
-};
-
-struct nvml {
-    void *library;
-    int (*init)(void);
-    int (*shutdown)(void);
-    int (*count)(unsigned int *count);
-    int (*by_index)(unsigned int index, nvml_device *device);
-    int (*by_uuid)(const char *uuid, nvml_device *device);
-    int (*parent)(nvml_device part, nvml_device *whole); /* of a MIG device */
-    int (*uuid)(nvml_device device, char *text, unsigned int size);
-    int (*pci)(nvml_device device, struct nvml_pci *pci);
-};
-
-static void close_nvml(struct nvml *nvml)
-{
-    nvml->shutdown();
-    dlclose(nvml->library);
-}
-
-static bool open_nvml(struct nvml *nvml)
-{
-    void *library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
-    if (!library)
-        return false;
-    const struct {
-        void *function;
-        const char *name;
-    } symbols[] = {
-        {&nvml->init, "nvmlInit_v2"},
-        {&nvml->shutdown, "nvmlShutdown"},
-        {&nvml->count, "nvmlDeviceGetCount_v2"},
-        {&nvml->by_index, "nvmlDeviceGetHandleByIndex_v2"},
-        {&nvml->by_uuid, "nvmlDeviceGetHandleByUUID"},
-        {&nvml->uuid, "nvmlDeviceGetUUID"},
-        {&nvml->pci, "nvmlDeviceGetPciInfo_v3"},
-        {&nvml->parent, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle"}, /* from driver 450 on */
-    };
-    size_t count = sizeof symbols / sizeof symbols[0];
-    memset(nvml, 0, sizeof *nvml);
-    nvml->library = library;
-    for (size_t i = 0; i < count; i++) {
-        void *symbol = dlsym(library, symbols[i].name);
-        memcpy(symbols[i].function, &symbol, sizeof symbol);
-        if (!symbol && i + 1 < count)
-            goto failed;
-    }
-    if (nvml->init() == NVML_OK)
-        return true;
-failed:
-    dlclose(library);
-    return false;
-}
-
 /* GPUs that NVML counts, or -1 when it cannot be asked. */
 static int count_by_nvml(void)
 {
     struct nvml nvml;
     unsigned int found = 0;
-    if (!open_nvml(&nvml))
+    if (!nvml_open(&nvml))
         return -1;
     int count = nvml.count(&found) == NVML_OK && found <= DEVICES_MAX ? (int)found : -1;
-    close_nvml(&nvml);
+    nvml_close(&nvml);
     return count;
 }
 
@@ -124,7 +56,7 @@ void devices_identify(struct devices *devices)
     struct nvml nvml;
     struct nvml_pci pci;
     nvml_device handle, whole;
-    if (devices->count == 0 || !open_nvml(&nvml))
+    if (devices->count == 0 || !nvml_open(&nvml))
         return;
     for (int i = 0; i < devices->count; i++) {
         struct device *device = &devices->list[i];
@@ -139,7 +71,7 @@ void devices_identify(struct devices *devices)
             snprintf(device->bus_id, sizeof device->bus_id, "%.*s", (int)sizeof pci.bus_id - 1,
                      pci.bus_id);
     }
-    close_nvml(&nvml);
+    nvml_close(&nvml);
 }
 
 int devices_find_lost(const struct devices *devices)
@@ -148,7 +80,7 @@ int devices_find_lost(const struct devices *devices)
     nvml_device handle;
     char uuid[96];
     int lost = -1;
-    if (devices->count == 0 || !open_nvml(&nvml))
+    if (devices->count == 0 || !nvml_open(&nvml))
         return -1;
     for (int i = 0; i < devices->count && lost < 0; i++) {
         if (!devices->list[i].uuid[0])
@@ -159,7 +91,7 @@ int devices_find_lost(const struct devices *devices)
         if (result == NVML_NOT_FOUND || result == NVML_GPU_IS_LOST)
             lost = i;
     }
-    close_nvml(&nvml);
+    nvml_close(&nvml);
     return lost;
 }
 

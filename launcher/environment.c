@@ -89,11 +89,11 @@ static int threads_of(const struct launch_plan *plan, int rank)
     return threads > 1 ? threads : 1;
 }
 
-/* As the user wrote it, unless a device is lost: then an index may mean another one. */
+/* As the user wrote it, unless the list is ours: CUDA may count otherwise than NVML. */
 const char *environment_device_name(const struct launch_plan *plan, int index)
 {
     const struct device *device = &plan->devices.list[index];
-    return plan->fewer_devices && device->uuid[0] ? device->uuid : device->token;
+    return plan->own_list && device->uuid[0] ? device->uuid : device->token;
 }
 
 int environment_device(const struct launch_plan *plan, int rank)
@@ -140,7 +140,7 @@ static void add_devices(struct environment *added, const struct launch_plan *pla
             environment_device_name(plan, environment_device(plan, rank)));
         return;
     }
-    if (!plan->fewer_devices)
+    if (!plan->own_list)
         return;
     for (int i = 0; i < plan->devices.count && used < sizeof list; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? "," : "",

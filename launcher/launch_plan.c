@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "job/board.h"
+#include "launcher/device_paths.h"
 #include "launcher/system/limits.h"
 
 #include <errno.h>
@@ -235,6 +236,17 @@ static enum ddp_status check_faults(const struct launch_plan *plan, int *exit_co
     return DDP_OK;
 }
 
+/* Ranks that are neighbours get GPUs that are near, unless the user has said which to use. */
+static enum ddp_status order_devices(struct launch_plan *plan)
+{
+    if (plan->nproc < 2 || getenv("CUDA_VISIBLE_DEVICES"))
+        return DDP_OK;
+    const enum ddp_status status = find_devices(plan);
+    if (status == DDP_OK && plan->devices.count > 1)
+        plan->own_list = devices_sort(&plan->devices, plan->nproc);
+    return status;
+}
+
 static enum ddp_status bind_workers(struct launch_plan *plan)
 {
     const struct settings *s = plan->settings;
@@ -322,6 +334,8 @@ enum ddp_status launch_plan_make(struct launch_plan *plan, const struct settings
     if (status == DDP_OK)
         status = check_faults(plan, exit_code);
     *exit_code = status == DDP_OK ? EXIT_LAUNCHER : *exit_code;
+    if (status == DDP_OK)
+        status = order_devices(plan);
     if (status == DDP_OK)
         status = bind_workers(plan);
     if (status != DDP_OK) {

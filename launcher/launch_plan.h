@@ -26,7 +26,7 @@ struct launch_plan {
     bool devices_found;     /* they have been looked for */
     bool own_device;        /* each worker sees only its own device */
     bool oversubscribed;    /* there are more workers than devices, assigned in turn */
-    bool fewer_devices;     /* some of them are no longer used */
+    bool own_list;          /* workers are told of them: some are lost, or others come first */
     struct bindings bindings;
 
     /* Its part in a job on several machines, with `nproc` workers on each. */

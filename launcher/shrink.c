@@ -35,7 +35,7 @@ static int drop_lost(struct launch_plan *plan, char *names, size_t size)
         devices_drop(&plan->devices, lost);
         count++;
     }
-    plan->fewer_devices = plan->fewer_devices || count > 0;
+    plan->own_list = plan->own_list || count > 0;
     return count;
 }
 
@@ -65,7 +65,7 @@ bool shrink_decide(struct launch_plan *plan, struct failures *failures, int fail
         plan->nproc--;
         if (with_devices) {
             devices_drop(&plan->devices, failed_rank);
-            plan->fewer_devices = true;
+            plan->own_list = true;
         }
         failures->count = 0;
     }

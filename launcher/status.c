@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/parse.h"
+#include "launcher/device_paths.h"
 #include "launcher/system/proc.h"
 #include "launcher/python.h"
 #include "launcher/settings.h"
@@ -147,6 +148,8 @@ static int show_all(bool stacks)
     closedir(proc);
     if (shown == 0)
         puts("no jobs");
+    else
+        device_paths_show(0, stdout);
     return EXIT_SUCCESS;
 }
 

@@ -28,9 +28,9 @@ static const char *const dropped[] = {
     "devices",      "fast",         "threads",     "data-threads", "bucket-mb",  "zero",
     "acc-steps",    "global-batch", "save",        "export",       "resume",     "checkpoint-every",
     "keep",         "eval",         "val",         "eval-every",   "eval-steps", "patience",
-    "sample-every", "prompt",       "temperature", "top-k",        "samples",    "stop",
-    "log-every",    "log",          "hash-every",  "tensorboard",  "trace",      "verbose",
-    "quiet",        "show-masks",   "copy-every",
+    "sample-every", "prompt",       "temperature", "samples",      "stop",       "log-every",
+    "log",          "hash-every",   "tensorboard", "trace",        "verbose",    "quiet",
+    "show-masks",   "copy-every",
 };
 
 static bool is_dropped(const char *word)

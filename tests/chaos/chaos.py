@@ -311,7 +311,8 @@ def play_all(name, work, runs, seconds, prepare=None):
     runs, seconds: how many cases there are, and after how long no other begins: (in `make check`, in `make check-chaos`)
     prepare: called once before, with a directory that cases find as `case.shared`
     """
-    runs = int(os.environ.get("CHAOS_RUNS", runs[LONG]))
+    fewer = 3 if os.environ.get("DDP_SANITIZE") else 1
+    runs = int(os.environ.get("CHAOS_RUNS", runs[LONG] // fewer))
     seconds = float(os.environ.get("CHAOS_SECONDS", seconds[LONG]))
     seed = int(os.environ.get("CHAOS_SEED", random.SystemRandom().randrange(1 << 31) if LONG else 1))
     print(f"{name}: CHAOS_SEED={seed}", flush=True)

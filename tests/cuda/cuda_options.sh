@@ -41,7 +41,7 @@ works() {
 board=
 ! grep -q 'define HAVE_PROTOBUF_C 1' config.h || board="--tensorboard $work/board"
 images="--data $work/images --dataset idx --batch-size 2 --hidden 16 --seed 3 --data-threads 2 --augment crop,flip"
-works "images" $images --dtype bf16 --shuffle --drop-last --steps 10 --optimizer sgd --lr 0.01 --scale-lr --momentum 0.8,nesterov \
+works "images" $images --dtype bf16 --shuffle --drop-last --steps 10 --optimizer sgd --lr 0.01,scale --momentum 0.8,nesterov \
     --weight-decay 0.1,on=matrices --clip-grad-norm 1 --schedule step,gamma=0.5,every=1 \
     --warmup-steps 2 --checkpoint "$work/dir" --checkpoint-every 3 --keep 1 --eval --log-every 1 --nan skip \
     --log "$work/log" $board --trace "$work/trace,steps=2-5" --verbose
@@ -91,8 +91,8 @@ works "adapters, merged" $llama $chats --adapters "$work/adapters" --export "$wo
 set -- --device cuda --load "$work/x.bin" --prompt "line 7" --generate 8
 expect "likeliest text" 0 '^line 7' "$trainer" "$@" --temperature 0
 cp "$work/out" "$work/said"
-expect "text of one choice" 0 '^line 7' "$trainer" "$@" --temperature 0.7 --top-k 1
-cmp -s "$work/out" "$work/said" || fail "--top-k 1: $(cat "$work/out"), not $(cat "$work/said")"
+expect "text of one choice" 0 '^line 7' "$trainer" "$@" --temperature 0.7,top-k=1
+cmp -s "$work/out" "$work/said" || fail "top-k=1: $(cat "$work/out"), not $(cat "$work/said")"
 expect "text that does not stop" 0 '^line 7' "$trainer" "$@" --temperature 0 --stop "what it does not say"
 cmp -s "$work/out" "$work/said" || fail "--stop: $(cat "$work/out"), not $(cat "$work/said")"
 

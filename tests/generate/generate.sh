@@ -34,9 +34,9 @@ expect "long prompt" 0 'ten$' "$trainer" --generate 4 --temperature 0 --prompt "
 "$trainer" --generate 60 --temperature 2 --seed 2 --load "$work/w.safetensors" >"$work/c" || fail "seed 2"
 cmp "$work/a" "$work/b" || fail "the same seed gives another text"
 cmp -s "$work/a" "$work/c" && fail "another seed gives the same text"
-"$trainer" --generate 60 --temperature 2 --top-k 1 --load "$work/w.safetensors" >"$work/a" || fail "top-k 1"
+"$trainer" --generate 60 --temperature 2,top-k=1 --load "$work/w.safetensors" >"$work/a" || fail "top-k=1"
 "$trainer" --generate 60 --temperature 0 --load "$work/w.safetensors" >"$work/b" || fail "temperature 0"
-cmp "$work/a" "$work/b" || fail "--top-k 1 is not the likeliest token"
+cmp "$work/a" "$work/b" || fail "top-k=1 is not the likeliest token"
 
 # Several at once: in order, each as it is alone and with others; until it has the stop string in it.
 # sample N FILE: the N-th one

@@ -3,7 +3,9 @@
  * As much of NVML as ddprun uses, for machines without a GPU. In the environment, FAKE_GPUS says
  * how many there are; without it the library fails, as one without a driver does. FAKE_GPUS_PCI
  * holds their bus ids, and FAKE_GPUS_LOST names a file with the indices of those that have fallen
- * off the bus, which may change while ddprun runs. The UUIDs are GPU-aa-0, GPU-bb-1, ... */
+ * off the bus, which may change while ddprun runs. The UUIDs are GPU-aa-0, GPU-bb-1, ...
+ * FAKE_GPUS_PATHS is what joins them, a row a GPU ending in ";", in words of nvidia-smi topo -m:
+ * "X NV2 SYS; NV2 X SYS; SYS SYS X;", and SW4 for four links to a switch. */
 #include "config.h"
 
 #include <stdio.h>
@@ -39,6 +41,12 @@ EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned int index, struct gpu **gpu);
 EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, struct gpu **gpu);
 EXPORT int nvmlDeviceGetUUID(const struct gpu *gpu, char *text, unsigned int size);
 EXPORT int nvmlDeviceGetPciInfo_v3(const struct gpu *gpu, struct pci *pci);
+EXPORT int nvmlDeviceGetTopologyCommonAncestor(const struct gpu *a, const struct gpu *b,
+                                               int *level);
+EXPORT int nvmlDeviceGetNvLinkState(const struct gpu *gpu, unsigned int link, int *active);
+EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(const struct gpu *gpu, unsigned int link, int *type);
+EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(const struct gpu *gpu, unsigned int link,
+                                               struct pci *pci);
 
 int nvmlInit_v2(void)
 {
@@ -111,4 +119,62 @@ int nvmlDeviceGetPciInfo_v3(const struct gpu *gpu, struct pci *pci)
         return NOT_FOUND;
     snprintf(pci->bus_id, sizeof pci->bus_id, "%.*s", (int)strcspn(ids, " "), ids);
     return OK;
+}
+
+/* The word at row a, column b; "" where there is none. */
+static const char *path(long a, long b)
+{
+    const char *at = getenv("FAKE_GPUS_PATHS");
+    for (; at && a > 0; a--)
+        at = strchr(at, ';') ? strchr(at, ';') + 1 : NULL;
+    if (!at)
+        return "";
+    for (at += strspn(at, " "); b > 0; b--) {
+        at += strcspn(at, " ;");
+        at += strspn(at, " ");
+    }
+    return at;
+}
+
+int nvmlDeviceGetTopologyCommonAncestor(const struct gpu *a, const struct gpu *b, int *level)
+{
+    static const char *const words[] = {"PIX", "PXB", "PHB", "NODE", "SYS"};
+    const char *word = path(a - gpus, b - gpus);
+    *level = 50;
+    for (int i = 0; i < 5; i++)
+        if (strncmp(word, words[i], 3) == 0)
+            *level = 10 * (i + 1);
+    return *word ? OK : NOT_FOUND;
+}
+
+/* The GPU to which a link leads, -2 for a switch, -1 for none. */
+static long lead(const struct gpu *gpu, unsigned int link)
+{
+    const long from = gpu - gpus;
+    for (long to = 0; *path(from, to) && *path(from, to) != ';'; to++) {
+        const char *word = path(from, to);
+        const unsigned int links =
+            word[1] == 'V' || word[1] == 'W' ? (unsigned int)atoi(word + 2) : 0;
+        if (link < links)
+            return word[0] == 'S' ? -2 : to;
+        link -= word[0] == 'S' ? 0 : links; /* a switch has the same links to all */
+    }
+    return -1;
+}
+
+int nvmlDeviceGetNvLinkState(const struct gpu *gpu, unsigned int link, int *active)
+{
+    *active = lead(gpu, link) != -1;
+    return OK;
+}
+
+int nvmlDeviceGetNvLinkRemoteDeviceType(const struct gpu *gpu, unsigned int link, int *type)
+{
+    *type = lead(gpu, link) == -2 ? 2 : 0;
+    return OK;
+}
+
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(const struct gpu *gpu, unsigned int link, struct pci *pci)
+{
+    return lead(gpu, link) < 0 ? NOT_FOUND : nvmlDeviceGetPciInfo_v3(&gpus[lead(gpu, link)], pci);
 }

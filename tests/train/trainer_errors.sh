@@ -278,7 +278,7 @@ told() {
     expect "$name" 0 "warning: $pattern" "$@"
     [ "$(grep -c warning: "$work/out")" -eq 1 ] || fail "$name: not one warning: $(cat "$work/out")"
 }
-for option in '--prompt x' '--temperature 0.8' '--top-k 200'; do
+for option in '--prompt x' '--temperature 0.8'; do
     expect "$option" 2 "error: ${option% *} belongs to --generate N" $t $one $option
 done
 expect "hidden for cnn" 2 'error: --hidden belongs to the model mlp, and the model is cnn' $t --model cnn --hidden 5

@@ -527,7 +527,8 @@ START_TEST(test_long_added)
 }
 END_TEST
 
-/* An id far from the others takes room in a table and no memory: it took 800 MB. */
+/* An id far from the others takes room in a table and no memory: it took 800 MB. A sanitizer has
+ * shadows of what is there, about 100 MB. */
 START_TEST(test_far_id)
 {
     static const char text[] = MODEL("\"vocab\":{\"a\":0,\"b\":16777000},\"merges\":[]");
@@ -536,7 +537,7 @@ START_TEST(test_far_id)
     getrusage(RUSAGE_SELF, &before);
     ck_assert_int_eq(ddp_tokenizer_parse(&t, "f.json", text, strlen(text)), DDP_OK);
     getrusage(RUSAGE_SELF, &after);
-    ck_assert_int_lt(after.ru_maxrss - before.ru_maxrss, 100000);
+    ck_assert_int_lt(after.ru_maxrss - before.ru_maxrss, 300000);
     ddp_tokenizer_close(t);
 }
 END_TEST

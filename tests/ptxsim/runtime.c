@@ -170,8 +170,8 @@ bool ptx_device_memory(uint64_t address, uint64_t *start, uint64_t *end, bool *w
     return true;
 }
 
-/* A line in the log for the largest launch of a kernel so far: its traffic, and the instruction that
- * moves the most above the least. */
+/* A line in the log for the largest launch of a kernel so far: its traffic, and the instruction
+ * that moves the most above the least. */
 static void log_traffic(struct function *f)
 {
     const struct ptx_kernel *k = f->kernel;

@@ -97,32 +97,27 @@ static void store(struct ptx_warp *w, const struct ptx_ins *i, int lane, uint64_
         memcpy(to, data, size * i->vector);
 }
 
-static void note_traffic(struct ptx_warp *w, const struct ptx_ins *i, const uint64_t *at,
-                         uint32_t lanes)
+static void each_lane(struct ptx_warp *w, const struct ptx_ins *i, uint32_t lanes,
+                      void (*access_of)(struct ptx_warp *, const struct ptx_ins *, int, uint64_t))
 {
+    uint64_t at[PTX_WARP];
+    addresses(w, i, 0, at);
     if (i->space != PTX_PARAM)
         ptx_note_traffic(w, i, i->space, at, lanes, i->type.bits / 8U * i->vector);
+    for (int l = 0; l < PTX_WARP; l++)
+        if (lanes >> l & 1)
+            access_of(w, i, l, at[l]);
 }
 
 /* Registers may be wider than what is loaded; signs are extended. */
 void ptx_load(struct ptx_warp *w, const struct ptx_ins *i, uint32_t lanes)
 {
-    uint64_t at[PTX_WARP];
-    addresses(w, i, 0, at);
-    note_traffic(w, i, at, lanes);
-    for (int l = 0; l < PTX_WARP; l++)
-        if (lanes >> l & 1)
-            load(w, i, l, at[l]);
+    each_lane(w, i, lanes, load);
 }
 
 void ptx_store(struct ptx_warp *w, const struct ptx_ins *i, uint32_t lanes)
 {
-    uint64_t at[PTX_WARP];
-    addresses(w, i, 0, at);
-    note_traffic(w, i, at, lanes);
-    for (int l = 0; l < PTX_WARP; l++)
-        if (lanes >> l & 1)
-            store(w, i, l, at[l]);
+    each_lane(w, i, lanes, store);
 }
 
 /* --- cp.async --- */

@@ -116,16 +116,16 @@ template <int W>
 static __device__ void finish_piece(const struct grid *g, const struct part *part,
                                     const double (&sums)[2][W], double *partial)
 {
-    __shared__ double all[DDP_BLOCK * W];
+    __shared__ double all[W][DDP_BLOCK];
     for (int half = 0; half < 2; half++) {
         for (int i = 0; i < W; i++)
-            all[(int)threadIdx.x * W + i] = sums[half][i];
+            all[i][threadIdx.x] = sums[half][i];
         __syncthreads();
         if (part->active && part->down == 0)
             for (int i = 0; i < W; i++) {
                 double sum = 0;
                 for (int d = 0; d < g->down; d++)
-                    sum += all[(d * g->across + part->across) * W + i];
+                    sum += all[i][d * g->across + part->across];
                 partial[(part->piece * 2 + half) * g->channels + part->channel + i] = sum;
             }
         __syncthreads();

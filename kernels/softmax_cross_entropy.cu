@@ -235,11 +235,10 @@ static __global__ void __launch_bounds__(BLOCK, 1024 / BLOCK)
         return;
     }
     const float own = counts ? ddp_read_one(row.x + label) : 0;
-    if (WARPS == 1)
-        __syncwarp(); /* read by all before anybody writes over it; more warps meet below */
     struct cross_entropy_state state = state_of<T, TEAM, PREDICT>(row, lane);
     if (WARPS == 1)
-        __syncwarp(); /* all have read what is written over below: shuffles order no memory */
+        __syncwarp(); /* all have read the row and its label's number, which are written over below:
+                         shuffles order no memory; more warps meet in the maximum */
     const float max = ddp_warps_reduce<WARPS, DDP_MAX>(state.max, partial);
     if (PREDICT) {
         const int place = state.best >= 0 && state.max == max ? state.best : row.n;

@@ -209,7 +209,7 @@ template <int ACTIVATION, int W, typename T>
 static __global__ void __launch_bounds__(ACROSS *DOWN, sizeof(T) == 2 ? 3 : 2)
     columns_kernel(struct columns_pass p)
 {
-    __shared__ float all[DOWN][ACROSS * W];
+    __shared__ float all[DOWN][W][ACROSS];
     const int across = (int)threadIdx.x % ACROSS, down = (int)threadIdx.x / ACROSS;
     const int64_t piece = blockIdx.x / p.tiles;
     const int64_t column = (blockIdx.x % p.tiles * ACROSS + across) * W;
@@ -231,16 +231,15 @@ static __global__ void __launch_bounds__(ACROSS *DOWN, sizeof(T) == 2 ? 3 : 2)
     if (!p.partial)
         return;
     for (int i = 0; i < W; i++)
-        all[down][across * W + i] = sums[i];
+        all[down][i][across] = sums[i];
     __syncthreads();
     if (down != 0 || column >= p.columns)
         return;
-    for (int i = 0; i < W; i++) {
-        float sum = 0;
+    ddp_pack<float, W> total = {};
+    for (int i = 0; i < W; i++)
         for (int d = 0; d < DOWN; d++)
-            sum += all[d][across * W + i];
-        p.partial[piece * p.columns + column + i] = sum;
-    }
+            total.at[i] += all[d][i][across];
+    ddp_write<W>(p.partial + piece * p.columns + column, total);
 }
 
 /* A block adds the pieces of 32 columns, by 32 threads a column: the blocks are few. */

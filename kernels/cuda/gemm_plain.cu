@@ -20,9 +20,14 @@ struct product {
     bool add;
 };
 
-/* rows x DEPTH of a matrix, depth major; zeros outside. */
+/* rows x DEPTH of a matrix, depth major; zeros outside. Rows of the tile begin two banks apart, so
+ * that threads that read a row's depths write them without conflicts. */
+struct tile {
+    float at[DEPTH][TILE + 2];
+};
+
 template <typename T>
-static __device__ void load_tile(float (*tile)[TILE], const T *from, int64_t row, int64_t rows,
+static __device__ void load_tile(struct tile *tile, const T *from, int64_t row, int64_t rows,
                                  int64_t row_stride, int64_t depth, int64_t depths,
                                  int64_t depth_stride)
 {
@@ -31,7 +36,7 @@ static __device__ void load_tile(float (*tile)[TILE], const T *from, int64_t row
         const int r = row_stride == 1 ? i % TILE : i / DEPTH;
         const int d = row_stride == 1 ? i / TILE : i % DEPTH;
         const bool inside = row + r < rows && depth + d < depths;
-        tile[d][r] =
+        tile->at[d][r] =
             inside ? ddp_cuda_f32_of(from[(row + r) * row_stride + (depth + d) * depth_stride]) : 0;
     }
 }
@@ -51,20 +56,20 @@ template <typename T, typename C>
 static __global__ void __launch_bounds__(THREADS)
     product_kernel(struct product p, const T *a, const T *b)
 {
-    __shared__ float rows[DEPTH][TILE], columns[DEPTH][TILE];
+    __shared__ struct tile rows, columns;
     const int64_t blocks = (p.n + TILE - 1) / TILE;
     const int64_t row = blockIdx.x / blocks * TILE, column = blockIdx.x % blocks * TILE;
     const int down = (int)threadIdx.x / 16, across = (int)threadIdx.x % 16;
     float sums[OWN][OWN] = {};
     for (int64_t depth = 0; depth < p.k; depth += DEPTH) {
-        load_tile(rows, a, row, p.m, p.a_row, depth, p.k, p.a_column);
-        load_tile(columns, b, column, p.n, p.b_column, depth, p.k, p.b_row);
+        load_tile(&rows, a, row, p.m, p.a_row, depth, p.k, p.a_column);
+        load_tile(&columns, b, column, p.n, p.b_column, depth, p.k, p.b_row);
         __syncthreads();
         for (int d = 0; d < DEPTH; d++)
             for (int i = 0; i < OWN; i++)
                 for (int j = 0; j < OWN; j++)
-                    sums[i][j] =
-                        ddp_fused(rows[d][down + 16 * i], columns[d][across + 16 * j], sums[i][j]);
+                    sums[i][j] = ddp_fused(rows.at[d][down + 16 * i],
+                                           columns.at[d][across + 16 * j], sums[i][j]);
         __syncthreads();
     }
     for (int i = 0; i < OWN; i++)

@@ -13,7 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static uint32_t memory[256];
+static _Alignas(128) uint32_t memory[256];
+static struct ptx_traffic moved; /* by the last launch */
 
 static bool lookup(uint64_t address, uint64_t *start, uint64_t *end, bool *watched)
 {
@@ -48,6 +49,12 @@ static uint64_t run(const char *body, unsigned blocks, unsigned threads)
     const int file = mkstemp(name), old = dup(STDERR_FILENO);
     ck_assert(file >= 0 && old >= 0 && dup2(file, STDERR_FILENO) >= 0);
     const uint64_t reports = ptx_run(&launch, lookup);
+    moved = (struct ptx_traffic){{0}, {0}};
+    for (int i = 0; i < kernel->count; i++)
+        for (int space = 0; space < 2; space++) {
+            moved.moves[space] += kernel->traffic[i].moves[space];
+            moved.least[space] += kernel->traffic[i].least[space];
+        }
     fflush(stderr);
     dup2(old, STDERR_FILENO);
     close(old);
@@ -95,6 +102,10 @@ static const struct {
      "add.s32 %r7, %r9, %t;\nst.shared.u8 [%r7], %t;\nld.shared.u8 %r1, [%r7];\n"},
     {"nobody wrote", 1, 32, NEIGHBOUR GET, "uninitialised shared memory",
      NEIGHBOUR PUT "bar.warp.sync -1;\n" GET},
+    {"only another block wrote", 2, 32,
+     "mov.u32 %r1, %ctaid.x;\nsetp.eq.s32 %p1, %r1, 0;\n@%p1 st.shared.u32 [%r8], %t;\n"
+     "ld.shared.u32 %r2, [%r8];\n",
+     "uninitialised shared memory", PUT "ld.shared.u32 %r2, [%r8];\n"},
     {"blocks write one word", 2, 32, "st.global.u32 [%a], %t;\n", "race of blocks: both write",
      "mov.u32 %r1, %ctaid.x;\nmul.wide.u32 %rd1, %r1, 128;\nadd.s64 %a, %a, %rd1;\n"
      "st.global.u32 [%a], %t;\n"},
@@ -216,12 +227,73 @@ START_TEST(test_value)
 }
 END_TEST
 
+/* --- traffic: of 32 lanes, or fewer --- */
+
+#define TIMES(lanes) "shl.b32 %r1, %t, " lanes ";\nadd.s32 %r1, %r1, %r9;\n"
+
+static const struct {
+    const char *name;
+    unsigned threads;
+    const char *code;
+    struct ptx_traffic moved;
+} accesses[] = {
+    {"words in a row", 32, "ld.global.u32 %r1, [%a];\n", {{4, 0}, {4, 0}}},
+    {"words in a row, across a border", 32, "ld.global.u32 %r1, [%a+4];\n", {{5, 0}, {5, 0}}},
+    {"every other word",
+     32,
+     "add.s64 %a, %a, %a;\nsub.s64 %a, %a, %m;\nst.global.u32 [%a], %t;\n",
+     {{8, 0}, {4, 0}}},
+    {"one word", 32, "ld.global.u32 %r1, [%m];\n", {{1, 0}, {1, 0}}},
+    {"four words each",
+     32,
+     "mul.wide.u32 %a, %t, 16;\nadd.s64 %a, %a, %m;\n"
+     "ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%a];\n",
+     {{16, 0}, {16, 0}}},
+    {"a bank each", 32, PUT, {{0, 1}, {0, 1}}},
+    {"one bank for two", 32, TIMES("3") "st.shared.u32 [%r1], %t;\n", {{0, 2}, {0, 1}}},
+    {"halves of a word", 32, TIMES("1") "st.shared.u16 [%r1], %t;\n", {{0, 1}, {0, 1}}},
+    {"two words each", 32, TIMES("3") "st.shared.v2.u32 [%r1], {%t, %t};\n", {{0, 2}, {0, 2}}},
+    {"four words each, in shared memory",
+     16,
+     TIMES("4") "st.shared.v4.u32 [%r1], {%t, %t, %t, %t};\n",
+     {{0, 2}, {0, 2}}},
+    {"four words each, every other in two banks",
+     8,
+     TIMES("5") "st.shared.v4.u32 [%r1], {%t, %t, %t, %t};\n",
+     {{0, 2}, {0, 1}}},
+    {"a copy",
+     4,
+     "shl.b32 %r1, %t, 4;\nadd.s32 %r1, %r1, %r9;\ncvt.u64.u32 %rd1, %t;\n"
+     "shl.b64 %rd1, %rd1, 5;\nadd.s64 %rd1, %rd1, %m;\n"
+     "cp.async.cg.shared.global [%r1], [%rd1], 16, 16;\ncp.async.wait_all;\n",
+     {{4, 1}, {2, 1}}},
+    {"a copy of nothing",
+     1,
+     "cp.async.cg.shared.global [%r8], [%m], 16, 0;\ncp.async.wait_all;\n",
+     {{0, 1}, {0, 1}}},
+};
+
+START_TEST(test_traffic)
+{
+    ck_assert_msg(run(accesses[_i].code, 1, accesses[_i].threads) == 0, "%s: %s", accesses[_i].name,
+                  said);
+    for (int space = 0; space < 2; space++) {
+        ck_assert_msg(moved.moves[space] == accesses[_i].moved.moves[space] &&
+                          moved.least[space] == accesses[_i].moved.least[space],
+                      "%s, %s memory: %d, at least %d", accesses[_i].name,
+                      space ? "shared" : "global", (int)moved.moves[space],
+                      (int)moved.least[space]);
+    }
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("ptxsim");
     TCase *tc = test_case(suite, "ptxsim", 30);
     tcase_add_loop_test(tc, test_fault, 0, sizeof faults / sizeof *faults);
     tcase_add_loop_test(tc, test_value, 0, sizeof values / sizeof *values);
+    tcase_add_loop_test(tc, test_traffic, 0, sizeof accesses / sizeof *accesses);
     tcase_add_loop_test_raise_signal(tc, test_unknown, SIGABRT, 0, 5);
     return suite;
 }

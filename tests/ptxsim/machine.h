@@ -98,10 +98,17 @@ static inline void ptx_set_predicate(const struct ptx_warp *w, const struct ptx_
         *PTX_U32(w, *o) = (*PTX_U32(w, *o) & ~lanes) | (value & lanes);
 }
 
-/* For each lane of a mask: full warps are loops that a compiler makes vectors of. */
+/* For each lane of a mask: full warps are loops that a compiler makes vectors of, as two registers
+ * are one or have nothing in common. */
+#ifdef __clang__
+#define PTX_LANES_APART
+#else
+#define PTX_LANES_APART _Pragma("GCC ivdep")
+#endif
 #define PTX_EACH(lanes, statement)                                                                 \
     do {                                                                                           \
         if ((lanes) == PTX_FULL) {                                                                 \
+            PTX_LANES_APART                                                                        \
             for (int l = 0; l < PTX_WARP; l++) {                                                   \
                 statement;                                                                         \
             }                                                                                      \
@@ -135,9 +142,13 @@ int ptx_mma_row(char matrix, int lane, int i);
 int ptx_mma_column(char matrix, int lane, int i);
 void ptx_matrix_element(bool transposed, int lane, int half, int *row, int *column);
 
+/* Noted of an access of these lanes, `bytes` at at[lane] each (traffic.c). */
+void ptx_note_traffic(struct ptx_warp *w, const struct ptx_ins *ins, enum ptx_space space,
+                      const uint64_t *at, uint32_t lanes, unsigned bytes);
+
 /* --- memory (races.c): what is known of it, noted for one access --- */
 
-void ptx_shared_begin(struct ptx_block *block); /* of a block: nobody wrote anything */
+void ptx_shared_begin(struct ptx_block *block); /* of a launch */
 /* lane < 0: any of the warp, which has no order with any other lane's access */
 void ptx_note_read(struct ptx_warp *w, const struct ptx_ins *ins, int lane, uint64_t at,
                    unsigned bytes, enum ptx_space space);

@@ -39,11 +39,20 @@ bool ptx_in_bounds(struct ptx_warp *w, const struct ptx_ins *ins, int lane, uint
     return false;
 }
 
+/* Where the lanes of a warp access memory: operand `o` of the instruction. */
+static void addresses(const struct ptx_warp *w, const struct ptx_ins *i, int o, uint64_t *at)
+{
+    const uint64_t plus = (uint64_t)i->o[o].plus;
+    if (i->o[o].bytes == 8)
+        PTX_EACH(PTX_FULL, at[l] = PTX_U64(w, i->o[o])[l] + plus);
+    else
+        PTX_EACH(PTX_FULL, at[l] = PTX_U32(w, i->o[o])[l] + plus);
+}
+
 /* Where an access of a lane goes; NULL, with a report, if it must not. data: what it writes. */
-static unsigned char *access(struct ptx_warp *w, const struct ptx_ins *i, int lane,
+static unsigned char *access(struct ptx_warp *w, const struct ptx_ins *i, int lane, uint64_t at,
                              const unsigned char *data)
 {
-    const uint64_t at = ptx_value(w, &i->o[0], lane) + (uint64_t)i->o[0].plus;
     const unsigned bytes = i->type.bits / 8U * i->vector;
     if (at % bytes) {
         ptx_report(w, i, lane, "misaligned", "%u bytes at %#llx", bytes, (unsigned long long)at);
@@ -60,10 +69,10 @@ static unsigned char *access(struct ptx_warp *w, const struct ptx_ins *i, int la
     return i->space == PTX_SHARED ? w->block->shared + at : (void *)(uintptr_t)at;
 }
 
-static void load(struct ptx_warp *w, const struct ptx_ins *i, int lane)
+static void load(struct ptx_warp *w, const struct ptx_ins *i, int lane, uint64_t at)
 {
     const unsigned size = i->type.bits / 8U, unused = 64U - i->type.bits;
-    const unsigned char *from = access(w, i, lane, NULL);
+    const unsigned char *from = access(w, i, lane, at, NULL);
     for (unsigned v = 0; v < i->vector; v++) {
         const struct ptx_operand *o = &i->o[1 + v];
         uint64_t value = 0;
@@ -75,7 +84,7 @@ static void load(struct ptx_warp *w, const struct ptx_ins *i, int lane)
     }
 }
 
-static void store(struct ptx_warp *w, const struct ptx_ins *i, int lane)
+static void store(struct ptx_warp *w, const struct ptx_ins *i, int lane, uint64_t at)
 {
     const unsigned size = i->type.bits / 8U;
     unsigned char data[32];
@@ -83,29 +92,39 @@ static void store(struct ptx_warp *w, const struct ptx_ins *i, int lane)
         const uint64_t value = ptx_value(w, &i->o[1 + v], lane);
         memcpy(data + v * size, &value, size);
     }
-    unsigned char *to = access(w, i, lane, data);
+    unsigned char *to = access(w, i, lane, at, data);
     if (to)
         memcpy(to, data, size * i->vector);
+}
+
+static void each_lane(struct ptx_warp *w, const struct ptx_ins *i, uint32_t lanes,
+                      void (*access_of)(struct ptx_warp *, const struct ptx_ins *, int, uint64_t))
+{
+    uint64_t at[PTX_WARP];
+    addresses(w, i, 0, at);
+    if (i->space != PTX_PARAM)
+        ptx_note_traffic(w, i, i->space, at, lanes, i->type.bits / 8U * i->vector);
+    for (int l = 0; l < PTX_WARP; l++)
+        if (lanes >> l & 1)
+            access_of(w, i, l, at[l]);
 }
 
 /* Registers may be wider than what is loaded; signs are extended. */
 void ptx_load(struct ptx_warp *w, const struct ptx_ins *i, uint32_t lanes)
 {
-    PTX_EACH(lanes, load(w, i, l));
+    each_lane(w, i, lanes, load);
 }
 
 void ptx_store(struct ptx_warp *w, const struct ptx_ins *i, uint32_t lanes)
 {
-    PTX_EACH(lanes, store(w, i, l));
+    each_lane(w, i, lanes, store);
 }
 
 /* --- cp.async --- */
 
-static void start_copy(struct ptx_warp *w, const struct ptx_ins *i, int lane)
+static void start_copy(struct ptx_warp *w, const struct ptx_ins *i, const struct ptx_copy copy)
 {
-    const struct ptx_copy copy = {ptx_value(w, &i->o[0], lane) + (uint64_t)i->o[0].plus,
-                                  ptx_value(w, &i->o[1], lane) + (uint64_t)i->o[1].plus,
-                                  PTX_U32(w, i->o[2])[lane], lane};
+    const int lane = copy.lane;
     if (copy.to % 16 || (copy.bytes && copy.from % 16) || copy.bytes > 16) {
         ptx_report(w, i, lane, "misaligned", "a copy of %u bytes from %#llx to %#llx", copy.bytes,
                    (unsigned long long)copy.from, (unsigned long long)copy.to);
@@ -132,7 +151,18 @@ static void start_copy(struct ptx_warp *w, const struct ptx_ins *i, int lane)
  * it. */
 void ptx_copy_start(struct ptx_warp *w, const struct ptx_ins *i, uint32_t lanes)
 {
-    PTX_EACH(lanes, start_copy(w, i, l));
+    const uint32_t *bytes = PTX_U32(w, i->o[2]);
+    uint64_t to[PTX_WARP], from[PTX_WARP];
+    uint32_t reading = 0;
+    addresses(w, i, 0, to);
+    addresses(w, i, 1, from);
+    for (int l = 0; l < PTX_WARP; l++)
+        if (lanes >> l & 1) {
+            reading |= (uint32_t)(bytes[l] > 0) << l;
+            start_copy(w, i, (struct ptx_copy){to[l], from[l], bytes[l], l});
+        }
+    ptx_note_traffic(w, i, PTX_SHARED, to, lanes, 16);
+    ptx_note_traffic(w, i, PTX_GLOBAL, from, reading, 16);
 }
 
 void ptx_copies_wait(struct ptx_warp *w, const struct ptx_ins *i, uint32_t lanes)

@@ -376,6 +376,9 @@ struct ptx_kernel *ptx_kernel_parse(struct ptx_module *module, const char *name)
         p.line += *at == '\n';
     body(&p, brace + 1);
     place_constants(&p);
+    k->traffic = calloc((size_t)k->count + 1, sizeof *k->traffic);
+    if (!k->traffic)
+        abort();
     free(p.range);
     free(p.symbol);
     free(p.label);
@@ -390,6 +393,7 @@ void ptx_kernel_free(struct ptx_kernel *kernel)
         free((char *)(uintptr_t)kernel->code[i].name);
     free(kernel->code);
     free(kernel->constants);
+    free(kernel->traffic);
     free(kernel->name);
     free(kernel);
 }

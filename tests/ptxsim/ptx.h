@@ -72,6 +72,12 @@ struct ptx_ins {
     int file, source_line, caller_file, caller_line; /* -lineinfo; caller: of inlined code */
 };
 
+/* What the requests of warps make a memory move, and the least that it could move for them: [0]
+ * sectors of global memory, [1] rounds of the banks of shared memory. */
+struct ptx_traffic {
+    uint64_t moves[2], least[2];
+};
+
 struct ptx_kernel {
     char *name;
     struct ptx_module *module;
@@ -91,6 +97,7 @@ struct ptx_kernel {
     int parameter_count;
     uint32_t parameter_bytes, shared_bytes; /* with PTX_SHARED_START */
     int max_threads;                        /* .maxntid; 0: not said */
+    struct ptx_traffic *traffic;            /* of each instruction, in the last launch */
     unsigned grain; /* bytes of the smallest access to memory that is watched: 1 to 4 */
 };
 

@@ -46,12 +46,11 @@ static struct piece *pieces(size_t count)
 void ptx_shared_begin(struct ptx_block *block)
 {
     const uint32_t count = block->shared_bytes / block->launch->kernel->grain + 1;
-    if (count > shared_count) {
-        free(shared_pieces);
-        shared_pieces = pieces(count);
-        shared_count = count;
-    }
-    memset(shared_pieces, 0, count * sizeof *shared_pieces);
+    if (count <= shared_count)
+        return;
+    free(shared_pieces);
+    shared_pieces = pieces(count);
+    shared_count = count;
 }
 
 static struct piece *global_piece(uint64_t at, unsigned grain)
@@ -83,6 +82,7 @@ struct access {
     const struct ptx_ins *ins;
     int lane, thread; /* thread -1: all of the warp */
     uint64_t at;
+    uint32_t since; /* what is older than this is of another life of the memory */
     const char *memory;
 };
 
@@ -112,7 +112,7 @@ static void against_write(const struct access *a, const struct piece *p, bool wr
 {
     const struct ptx_block *b = a->warp->block;
     const bool in_warp = p->writer / PTX_WARP == a->warp->id;
-    if (p->written < b->launched)
+    if (p->written < a->since)
         return;
     if (p->on_its_way)
         race(a, "a copy that was not waited for", "copies", p->writer, p->write);
@@ -132,7 +132,7 @@ static void against_read(const struct access *a, const struct piece *p)
     const struct ptx_block *b = a->warp->block;
     const int thread = p->reader & LANES;
     const bool warps = p->reader & MANY_WARPS, several = p->reader & MANY_LANES;
-    if (p->read < b->launched)
+    if (p->read < a->since)
         return;
     if (p->read < b->began || p->read_by_blocks)
         race(a, "race of blocks: write after read", "of another block read", thread, p->reading);
@@ -149,7 +149,7 @@ static void remember_read(const struct access *a, struct piece *p)
     const struct ptx_block *b = a->warp->block;
     const int thread = a->thread < 0 ? a->warp->id * PTX_WARP : a->thread;
     uint16_t reader = (uint16_t)(thread | (a->thread < 0 ? MANY_LANES : 0));
-    p->read_by_blocks = p->read >= b->launched && (p->read_by_blocks || p->read < b->began);
+    p->read_by_blocks = p->read >= a->since && (p->read_by_blocks || p->read < b->began);
     if (p->read >= b->synced) {
         if (p->reader & MANY_WARPS || (p->reader & LANES) / PTX_WARP != a->warp->id)
             reader |= MANY_WARPS;
@@ -165,7 +165,9 @@ static struct access access_of(struct ptx_warp *w, const struct ptx_ins *ins, in
                                enum ptx_space space)
 {
     const int thread = lane < 0 ? -1 : w->id * PTX_WARP + lane;
-    return (struct access){w, ins, lane, thread, at, space == PTX_SHARED ? "shared" : "global"};
+    return space == PTX_SHARED
+               ? (struct access){w, ins, lane, thread, at, w->block->began, "shared"}
+               : (struct access){w, ins, lane, thread, at, w->block->launched, "global"};
 }
 
 void ptx_note_read(struct ptx_warp *w, const struct ptx_ins *ins, int lane, uint64_t at,
@@ -177,12 +179,13 @@ void ptx_note_read(struct ptx_warp *w, const struct ptx_ins *ins, int lane, uint
         return;
     for (; a.at < at + bytes; a.at += grain) {
         struct piece *p = piece_of(&a, space);
-        if (space == PTX_SHARED && p->written == 0) {
+        if (space == PTX_SHARED && p->written < a.since) {
             ptx_report(w, ins, lane, "uninitialised shared memory", "nobody wrote byte %llu",
                        (unsigned long long)a.at);
             p->written = w->block->now; /* said once */
             p->writer = (uint16_t)(a.thread < 0 ? w->id * PTX_WARP : a.thread);
             p->write = ins;
+            p->on_its_way = false;
         } else {
             against_write(&a, p, false);
         }

@@ -238,7 +238,6 @@ static void begin_warp(struct ptx_block *b, int id)
     w->groups = 1;
     w->group[0] = (struct ptx_group){0, w->live, PTX_RUNS};
     w->copies = 0;
-    memset(w->registers, 0xee, k->constants_at);
     for (int s = 0; s < k->special_count; s++)
         for (int l = 0; l < PTX_WARP; l++)
             ((uint32_t *)(void *)(w->registers + k->special[s].at))[l] =
@@ -274,7 +273,6 @@ static void run_block(struct ptx_block *b, uint64_t number)
     b->index[2] = (unsigned)(number / launch->grid[0] / launch->grid[1]);
     b->began = b->synced = ptx_tick(b);
     memset(b->shared, 0xff, b->shared_bytes);
-    ptx_shared_begin(b);
     for (int n = 0; n < b->warps; n++)
         begin_warp(b, n);
     while (more) {
@@ -288,10 +286,25 @@ static void run_block(struct ptx_block *b, uint64_t number)
     }
 }
 
+/* Memory for the launch, of the last one if it is enough. */
+static void *room(void *old, size_t *had, size_t bytes)
+{
+    if (bytes <= *had)
+        return old;
+    free(old);
+    *had = (bytes + 63) / 64 * 64;
+    void *made = aligned_alloc(64, *had);
+    if (!made)
+        abort();
+    return made;
+}
+
 uint64_t ptx_run(const struct ptx_launch *launch, ptx_lookup *lookup)
 {
     const struct ptx_kernel *k = launch->kernel;
     static struct ptx_block block;
+    static char *registers;
+    static size_t registers_had, shared_had;
     const unsigned threads = launch->block[0] * launch->block[1] * launch->block[2];
     const size_t bytes = (k->register_bytes + 63U) / 64 * 64;
     struct ptx_block *b = &block;
@@ -301,12 +314,13 @@ uint64_t ptx_run(const struct ptx_launch *launch, ptx_lookup *lookup)
     b->warps = (int)(threads + PTX_WARP - 1) / PTX_WARP;
     b->shared_bytes = k->shared_bytes + launch->dynamic_bytes;
     b->reports = 0;
+    memset(k->traffic, 0, (size_t)k->count * sizeof *k->traffic);
     b->start = b->end = 0;
     b->launched = ptx_tick(b);
-    char *registers = aligned_alloc(64, bytes * (size_t)b->warps + 64);
-    b->shared = aligned_alloc(64, (b->shared_bytes + 63) / 64 * 64);
-    if (!registers || !b->shared)
-        abort();
+    registers = room(registers, &registers_had, bytes * (size_t)b->warps);
+    b->shared = room(b->shared, &shared_had, b->shared_bytes);
+    ptx_shared_begin(b);
+    memset(registers, 0xee, bytes * (size_t)b->warps);
     for (int n = 0; n < b->warps; n++) {
         b->warp[n].registers = registers + (size_t)n * bytes;
         memcpy(b->warp[n].registers + k->constants_at, k->constants,
@@ -320,7 +334,5 @@ uint64_t ptx_run(const struct ptx_launch *launch, ptx_lookup *lookup)
     const uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
     for (uint64_t number = 0; number < blocks; number++)
         run_block(b, number);
-    free(registers);
-    free(b->shared);
     return b->reports;
 }

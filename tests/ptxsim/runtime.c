@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include "tests/cudasim/internal.h"
+#include "tests/ptxsim/machine.h"
 #include "tests/ptxsim/runtime.h"
 
 #include <fcntl.h>
@@ -22,7 +23,8 @@ struct function {
     const void *host;
     char *name;
     struct ptx_module *module;
-    struct ptx_kernel *kernel; /* read at the first launch */
+    struct ptx_kernel *kernel;  /* read at the first launch */
+    struct ptx_traffic largest; /* of the launch that moves the most, for each memory */
 };
 static struct function *functions;
 
@@ -168,6 +170,38 @@ bool ptx_device_memory(uint64_t address, uint64_t *start, uint64_t *end, bool *w
     return true;
 }
 
+/* A line in the log for the largest launch of a kernel so far: its traffic, and the instruction
+ * that moves the most above the least. */
+static void log_traffic(struct function *f)
+{
+    const struct ptx_kernel *k = f->kernel;
+    for (int space = 0; space < 2; space++) {
+        uint64_t moves = 0, least = 0;
+        int worst = 0;
+        char line[400];
+        for (int i = 0; i < k->count; i++) {
+            const struct ptx_traffic *t = &k->traffic[i], *w = &k->traffic[worst];
+            moves += t->moves[space];
+            least += t->least[space];
+            if (t->moves[space] - t->least[space] > w->moves[space] - w->least[space])
+                worst = i;
+        }
+        if (least < f->largest.least[space] ||
+            (least == f->largest.least[space] && moves <= f->largest.moves[space]))
+            continue;
+        f->largest.least[space] = least;
+        f->largest.moves[space] = moves;
+        const struct ptx_traffic *w = &k->traffic[worst];
+        const char *file = k->module->file[k->code[0].file];
+        snprintf(line, sizeof line, "%d %llu %llu %s %s %s %llu of %llu by %s at %s", space,
+                 (unsigned long long)moves, (unsigned long long)least,
+                 file ? strrchr(file, '/') + 1 : "?", f->name, space ? "rounds" : "sectors",
+                 (unsigned long long)w->moves[space], (unsigned long long)w->least[space],
+                 k->code[worst].name, ptx_place(k, &k->code[worst]));
+        log_kernel("moved", line);
+    }
+}
+
 static void run(void *arguments)
 {
     const struct packed *packed = arguments;
@@ -183,6 +217,7 @@ static void run(void *arguments)
     if (reports)
         sim_report("kernel %s: %llu reports of ptxsim", packed->function->name,
                    (unsigned long long)reports);
+    log_traffic(packed->function);
 }
 
 cudaError_t cudaLaunchKernel(const void *host, dim3 grid, dim3 block, void **arguments,

@@ -105,6 +105,7 @@ void ptx_load_matrix(struct ptx_warp *w, const struct ptx_ins *i, uint32_t lanes
             return;
         ptx_note_read(w, i, -1, at[l], 16, PTX_SHARED);
     }
+    ptx_note_traffic(w, i, PTX_SHARED, at, PTX_FULL, 16);
     for (int n = 0; n < 4; n++)
         for (int l = 0; l < PTX_WARP; l++) {
             uint16_t element[2];

@@ -46,6 +46,7 @@ struct launch_plan {
     struct python python; /* what is arranged for it; nothing in a mere plan */
     char mark[MARK_SIZE]; /* of the job; "" in a mere plan */
     int restart;          /* how often the job has been restarted */
+    int first_size;       /* workers of all nodes in the first attempt; 0: this is it */
     int failures;         /* ... because something failed, not because its nodes have changed */
 };
 

@@ -36,6 +36,8 @@ void members_take_part(struct job *job)
     if (cluster->elastic.voters == 0)
         cluster->elastic.voters = cluster->elastic.old = cluster->count;
     launch_plan_take_part(job->plan, cluster->node, cluster->count);
+    if (meeting->round.first_size > 0)
+        job->plan->first_size = meeting->round.first_size;
     if (cluster->elastic.on)
         ddp_log(DDP_LOG_INFO, "%d node%s, of which this is number %d", cluster->count,
                 plural(cluster->count), cluster->node);
@@ -223,7 +225,8 @@ bool members_form(struct job *job, struct link_text *end)
     takeover_form(job, nodes);
     link_form(cluster->link, nodes, hold_ns,
               &(struct link_round){launch_plan_free_port(), job->plan->restart + 1,
-                                   job->plan->failures + !job->members_change});
+                                   job->plan->failures + !job->members_change,
+                                   job->plan->first_size});
     members_take_part(job);
     return true;
 }

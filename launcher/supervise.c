@@ -92,6 +92,9 @@ static enum ddp_status open_board(struct job *job)
     ddp_bar_share(&memory->bar_columns);
     ddp_bar_set_terminal(isatty(STDOUT_FILENO) ? STDOUT_FILENO : -1);
     memory->restart = (uint32_t)job->plan->restart;
+    if (job->plan->first_size == 0)
+        job->plan->first_size = job->plan->job_size;
+    memory->first_size = (uint32_t)job->plan->first_size;
     cluster_note_members(job);
     if (job->plan->copy_fd >= 0)
         ddp_board_know_copy(&job->board, job->plan->copy_fd);

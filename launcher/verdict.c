@@ -208,8 +208,10 @@ void verdict_lost(struct job *job, int node, const char *why, bool cut)
     cluster->nodes[node].lost = true;
     if (cluster->elastic.on)
         takeover_note_loss(job, node);
-    if (cluster->nodes[node].done && cluster->open && !cut)
-        return; /* its part was over */
+    if (cluster->nodes[node].done && cluster->open && !cut) { /* its part was over */
+        cluster->elastic.left += cluster->nodes[node].leaves;
+        return;
+    }
     const bool ends =
         cluster->elastic.on && !cut ? members_lost(job, node, why, &end) : !cluster->ended;
     if (ends)

@@ -52,7 +52,8 @@ static void welcome(struct link *link, int node)
                                     .node_count = (uint32_t)link->count,
                                     .worker_port = (uint32_t)round->worker_port,
                                     .restart = (uint32_t)round->restart,
-                                    .failures = (uint32_t)round->failures};
+                                    .failures = (uint32_t)round->failures,
+                                    .first_size = (uint32_t)round->first_size};
     for (int k = 0; k < link->count; k++) {
         struct member member = {.nproc = (uint32_t)link->peers[k].nproc};
         snprintf(member.contact, sizeof member.contact, "%s", link->peers[k].contact);

@@ -104,7 +104,8 @@ bool frame_read(const struct frame *frame, union frame_data *data)
     case FRAME_WELCOME:
         return data->welcome.worker_port > 0 && data->welcome.worker_port < 65536 &&
                data->welcome.node > 0 && data->welcome.node < data->welcome.node_count &&
-               data->welcome.restart < INT32_MAX && data->welcome.failures < INT32_MAX;
+               data->welcome.restart < INT32_MAX && data->welcome.failures < INT32_MAX &&
+               data->welcome.first_size <= DDP_BOARD_MAX_WORLD;
     case FRAME_MEMBER:
         return is_nproc(data->member.nproc) &&
                ends(data->member.contact, sizeof data->member.contact) &&

@@ -95,6 +95,7 @@ struct welcome {
     uint32_t node, node_count; /* the receiver's place among the members */
     uint32_t worker_port;
     uint32_t restart, failures;
+    uint32_t first_size; /* as in struct link_round */
 };
 
 #define FRAME_LOST_MAX 640

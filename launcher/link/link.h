@@ -152,6 +152,7 @@ struct link_round {
     int worker_port; /* MASTER_PORT of the workers */
     int restart;     /* how often the job has been restarted, and how often for a failure */
     int failures;
+    int first_size; /* workers of all nodes in the first attempt; 0: this is it */
 };
 
 struct link_meeting {

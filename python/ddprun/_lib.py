@@ -3,6 +3,7 @@
 
 import ctypes
 import os
+import pathlib
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint32, c_void_p
 
 F32, F64, I32, I64, BF16 = range(5)
@@ -22,11 +23,17 @@ class Error(RuntimeError):
 
 
 def _load():
-    """libddp of the wheel, which lies beside this file, or else the system's."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    for path in (os.environ.get("DDP_LIBRARY"), os.path.join(here, "lib", "libddp.so.0")):
-        if path and os.path.exists(path):
-            return ctypes.CDLL(path)
+    """libddp that DDP_LIBRARY names, of the wheel, in whose tree this file lies, or else the system's."""
+    for folder in pathlib.Path(__file__).resolve().parents:
+        path = folder / "libexec" / "ddprun" / "libddp.so.0"
+        if path.exists():
+            os.environ.setdefault("DDP_PLUGIN_PATH", str(path.parent))
+            break
+    else:
+        path = None
+    path = os.environ.get("DDP_LIBRARY") or path
+    if path:
+        return ctypes.CDLL(str(path))
     try:
         return ctypes.CDLL("libddp.so.0")
     except OSError as error:

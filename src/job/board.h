@@ -182,8 +182,9 @@ struct ddp_board_memory {
     uint64_t bytes;
     int64_t start_ns;
     int32_t launcher_pid;
-    uint32_t restart; /* 0, then one more for each restart of the job */
-    uint32_t flags;   /* enum ddp_board_flag */
+    uint32_t restart;    /* 0, then one more for each restart of the job */
+    uint32_t first_size; /* workers of the job in its first attempt; 0: not known */
+    uint32_t flags;      /* enum ddp_board_flag */
     uint32_t fault_count;
     /* Which files the heap and the copy are. */
     struct ddp_board_file heap, copy;

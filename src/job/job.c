@@ -273,6 +273,12 @@ int ddp_job_node_size(const ddp_job *job)
     return job->board.shape.workers;
 }
 
+int ddp_job_first_size(const ddp_job *job)
+{
+    const uint32_t size = job->board.memory->first_size;
+    return size > 0 && size <= DDP_BOARD_MAX_WORLD ? (int)size : ddp_job_world_size(job);
+}
+
 const int *ddp_job_node_starts(const ddp_job *job)
 {
     return job->starts;

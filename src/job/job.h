@@ -47,6 +47,9 @@ bool ddp_job_hosted(const ddp_job *job);
  * them. They are never given back. */
 int ddp_job_take_slots(ddp_job *job, int count);
 
+/* The job's workers in its first attempt: a restart may have others. */
+int ddp_job_first_size(const ddp_job *job);
+
 /* The descriptor of a memfd that outlives the workers, where ddprun may restart them; else -1.
  * Owned by the job. */
 int ddp_job_copy_fd(const ddp_job *job);

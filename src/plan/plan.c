@@ -183,6 +183,14 @@ static enum ddp_status check_model_options(const struct ddp_train_plan *plan,
     return DDP_OK;
 }
 
+/* The global batch is as many shards for each unit as there are. It stays what it was when the job
+ * is restarted with other workers: the run goes on. */
+static void take_first_batch(struct ddp_train_plan *plan, int64_t units, int first_size)
+{
+    plan->global_shards = units * plan->local_shards * first_size / plan->world_size;
+    plan->local_shards = (plan->global_shards + units - 1) / units;
+}
+
 /* Divides --global-batch by what was given, or chooses what was not. */
 static enum ddp_status divide_global_batch(struct ddp_train_plan *plan,
                                            const struct ddp_train_options *options, int64_t units,
@@ -321,8 +329,9 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
     status = choose_sync(plan, options);
     if (status != DDP_OK)
         return status;
+    const bool fixed = ddp_train_given(options, "global-batch") || plan->local.every > 1;
     if (plan->global_shards == 0)
-        plan->global_shards = units * plan->local_shards;
+        take_first_batch(plan, units, fixed ? plan->world_size : ddp_job_first_size(job));
     ddp_train_plan_lanes(plan, options->lanes);
     const bool resumes = options->resume || options->resume_from; /* perhaps with other lanes */
     if (!ddp_train_evaluates_only(options) && (!resumes || ddp_train_given(options, "lanes")))

@@ -878,7 +878,7 @@ def write_link():
         return frame(5, struct.pack("=I80s", nproc, contact) + name)
 
     def welcome(node=1, nodes=2, port=29500, restart=0):
-        return frame(6, struct.pack("=IIIII", node, nodes, port, restart, 0))
+        return frame(6, struct.pack("=IIIIII", node, nodes, port, restart, 0, 3))
 
     def text(kind, words):
         return frame(kind, struct.pack("=IiiiII", 0, 7, 1, 5, 1, 0) + words)

@@ -49,6 +49,8 @@ installed() {
         expect "$1: man" 0 "(^|:)$work/venv/share/man" env PATH="$work/venv/bin:$PATH" manpath -q
     fi
     [ -s "$(echo "$work"/venv/lib/python*/site-packages/ddprun-*.dist-info/licenses/LICENSE)" ] || fail "no licence"
+    expect "$1: libddp for Python" 0 "$work/venv/libexec/ddprun$" "$work/venv/bin/python" -c \
+        'import os, ddprun._lib as d; d.lib.ddp_version; print(os.environ["DDP_PLUGIN_PATH"])'
     # A plugin beside the programs is found.
     echo "no library" >"$work/venv/libexec/ddprun/libddp-cuda.so"
     expect "$1: plugin" 9 "cannot load $work/venv/libexec/ddprun/libddp-cuda.so: " "$work/venv/bin/trainer" --device cuda

@@ -294,7 +294,7 @@ void ranks_values(void *host, size_t count, enum ddp_dtype dtype, int rank)
         case DDP_BF16:
             ((uint16_t *)host)[i] = (uint16_t)h;
             break;
-        case DDP_F16:
+        default:
             break;
         }
     }

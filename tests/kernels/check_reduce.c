@@ -31,7 +31,7 @@ static void fill(void *memory, size_t count, enum ddp_dtype dtype, unsigned seed
             ((int64_t *)memory)[i] = (int64_t)((uint64_t)rand() * 0x123456789abu);
             break;
         case DDP_BF16:
-        case DDP_F16:
+        default:
             break;
         }
     }

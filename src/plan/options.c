@@ -208,8 +208,7 @@ static const struct ddp_option rows[] = {
      .letter = 'd',
      .help = "training data: a directory (images, texts, IDX, CIFAR, train.bin), X.npy,Y.npy, "
              "FILE.npz, a table (.csv, .tsv), a token file, a text (also .gz or .jsonl) or a glob "
-             "of them; several of these by weight: a.jsonl:2,b.jsonl:1 (default: Debian's "
-             "Fashion-MNIST)"},
+             "of them (several by weight: a.jsonl:2,b.jsonl:1; default: Debian's Fashion-MNIST)"},
     {OPTION_CUSTOM("dataset", read_dataset, "NAME"), .scope = DDP_OF_DATA,
      .help = "format of --data, if it is not detected: idx, cifar, npy, images, table, tokens or "
              "article"},

@@ -103,9 +103,12 @@ static int scrawl(long milliseconds)
             ((volatile struct ddp_board_memory *)board)->bytes = sizes[0];
             ((volatile struct ddp_board_memory *)board)->node = 0;
             ((volatile struct ddp_board_memory *)board)->nodes = 1;
-            ((volatile struct ddp_board_memory *)board)->workers =
+            ((volatile struct ddp_board_memory *)board)->first = 0;
+            const uint32_t workers =
                 i % 2 ? (uint32_t)((sizes[0] - sizeof *board) / sizeof board->lines[0])
                       : DDP_BOARD_MAX_WORLD;
+            ((volatile struct ddp_board_memory *)board)->size = workers;
+            ((volatile struct ddp_board_memory *)board)->workers = workers;
         }
         clock_gettime(CLOCK_MONOTONIC, &now);
     } while ((now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000 <

@@ -22,8 +22,7 @@ expect "no library" 1 'ImportError: .*install libddp' env -u DDP_LIBRARY LD_LIBR
 import ctypes
 def missing(name): raise OSError(f"{name}: cannot open")
 ctypes.CDLL = missing
-import ddprun
-ddprun.init()'
+import ddprun._lib'
 
 if ! "$python" -c '
 import importlib.metadata as m

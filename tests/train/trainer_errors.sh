@@ -206,7 +206,7 @@ fi
 
 # A limit on the size of files, which shared memory is under too, is named.
 expect "ulimit -f, the board" 5 'File too large \(see ulimit -f\)' sh -c 'ulimit -f 1; exec "$@"' sh $t $one
-expect "ulimit -f, the workers" 5 'cannot allocate 0\.[1-9] MB: File too large \(see ulimit -f\)' \
+expect "ulimit -f, the workers" 5 'cannot allocate [01]\.[1-9] MB: File too large \(see ulimit -f\)' \
     sh -c 'ulimit -f 100; exec "$@"' sh "$ddprun" -n 2 trainer --quiet $one
 
 # A name of any length leaves the reason in the message.

@@ -189,7 +189,7 @@ static void check_bits(const struct golden *g, int first, const float *values, i
         float expected;
         memcpy(&expected, &word, sizeof expected);
         double difference = fabs((double)values[i] - (double)expected);
-        ck_assert_msg(difference <= 5e-7 * fabs((double)expected) + 2e-8,
+        ck_assert_msg(difference <= 5e-7 * fabs((double)expected) + 1e-7,
                       "%s: %s[%lld] is %.9g, not %.9g", g->name, what, (long long)i,
                       (double)values[i], (double)expected);
     }

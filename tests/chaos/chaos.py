@@ -312,7 +312,7 @@ def play_all(name, work, runs, seconds, prepare=None):
     prepare: called once before, with a directory that cases find as `case.shared`
     """
     fewer = 3 if os.environ.get("DDP_SANITIZE") else 1
-    runs = int(os.environ.get("CHAOS_RUNS", runs[LONG] // fewer))
+    runs = int(os.environ.get("CHAOS_RUNS", max(1, runs[LONG] // fewer)))
     seconds = float(os.environ.get("CHAOS_SECONDS", seconds[LONG]))
     seed = int(os.environ.get("CHAOS_SEED", random.SystemRandom().randrange(1 << 31) if LONG else 1))
     print(f"{name}: CHAOS_SEED={seed}", flush=True)

@@ -78,7 +78,9 @@ START_TEST(test_f16)
     random_seed(2);
     for (int64_t i = 0; i < around; i++) {
         const float value = ddp_f16_to_f32((uint16_t)(i / 6)),
-                    half = fabsf(value) < 0x1p-14f ? 0x1p-25f : ldexpf(1, ilogbf(value) - 11),
+                    half = !isfinite(value)          ? 0
+                           : fabsf(value) < 0x1p-14f ? 0x1p-25f
+                                                     : ldexpf(1, ilogbf(value) - 11),
                     at = i / 3 % 2 ? value + copysignf(half, value) : value;
         memcpy(&x[i], &at, sizeof at);
         x[i] += (uint32_t)(i % 3) - 1;

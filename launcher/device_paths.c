@@ -16,41 +16,41 @@ enum { FAR_LEVEL = 20, FAR_UNKNOWN = 20 + 60 };
 
 /* --- what NVML says --------------------------------------------------------------------------- */
 
-/* The NVLinks of a GPU that lead to `other`, or to a switch, which leads to all. */
-static int count_links(const struct nvml *nvml, nvml_device handle, const struct device *other,
-                       int *to_switch)
+/* A GPU and where its NVLinks lead: to others, or to a switch, which leads to all. */
+struct end {
+    nvml_device handle; /* NULL: not found */
+    const char *bus_id;
+    int to_switch, count;
+    char to[NVML_LINKS][NVML_BUS_ID_BYTES];
+};
+
+static void find_links(const struct nvml *nvml, struct end *end)
 {
-    int links = 0;
-    *to_switch = 0;
     if (!nvml->link_state || !nvml->link_pci)
-        return 0;
+        return;
     for (unsigned int i = 0; i < NVML_LINKS; i++) {
         struct nvml_pci remote;
         int active = 0, type = -1;
-        if (nvml->link_state(handle, i, &active) != NVML_OK || !active)
+        if (nvml->link_state(end->handle, i, &active) != NVML_OK || !active)
             continue;
-        if (nvml->link_type && nvml->link_type(handle, i, &type) == NVML_OK &&
+        if (nvml->link_type && nvml->link_type(end->handle, i, &type) == NVML_OK &&
             type == NVML_LINK_TO_SWITCH)
-            ++*to_switch;
-        else if (nvml->link_pci(handle, i, &remote) == NVML_OK)
-            links += strncasecmp(remote.bus_id, other->bus_id, sizeof remote.bus_id) == 0;
+            end->to_switch++;
+        else if (nvml->link_pci(end->handle, i, &remote) == NVML_OK)
+            memcpy(end->to[end->count++], remote.bus_id, sizeof remote.bus_id);
     }
-    return links;
 }
 
-static int find_path(const struct nvml *nvml, const struct device *a, const struct device *b)
+static int find_path(const struct nvml *nvml, const struct end *a, const struct end *b)
 {
-    nvml_device ours, theirs;
-    int level, out, back;
-    if (!a->uuid[0] || !b->uuid[0] || nvml->by_uuid(a->uuid, &ours) != NVML_OK ||
-        nvml->by_uuid(b->uuid, &theirs) != NVML_OK)
+    int level, links = a->to_switch < b->to_switch ? a->to_switch : b->to_switch;
+    if (!a->handle || !b->handle)
         return FAR_UNKNOWN;
-    int links = count_links(nvml, ours, b, &out);
-    count_links(nvml, theirs, a, &back);
-    links += out < back ? out : back;
+    for (int i = 0; i < a->count; i++)
+        links += strncasecmp(a->to[i], b->bus_id, sizeof a->to[i]) == 0;
     if (links > 0)
         return NVML_LINKS + 1 - (links < NVML_LINKS ? links : NVML_LINKS);
-    if (nvml->ancestor && nvml->ancestor(ours, theirs, &level) == NVML_OK &&
+    if (nvml->ancestor && nvml->ancestor(a->handle, b->handle, &level) == NVML_OK &&
         level >= NVML_INTERNAL && level <= NVML_SYSTEM)
         return FAR_LEVEL + level;
     return FAR_UNKNOWN;
@@ -59,17 +59,25 @@ static int find_path(const struct nvml *nvml, const struct device *a, const stru
 void device_paths_find(struct device_paths *paths, const struct devices *devices)
 {
     struct nvml nvml;
+    struct end ends[DEVICE_PATHS_MAX] = {{.handle = NULL}};
     const int count = devices->count;
     paths->count = 0;
     if (count < 2 || count > DEVICE_PATHS_MAX || devices->mig || !nvml_open(&nvml))
         return;
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
+        const struct device *device = &devices->list[i];
+        ends[i].bus_id = device->bus_id;
+        if (device->uuid[0] && nvml.by_uuid(device->uuid, &ends[i].handle) == NVML_OK)
+            find_links(&nvml, &ends[i]);
+        else
+            ends[i].handle = NULL;
         for (int j = 0; j <= i; j++) {
-            const int far = i == j ? 0 : find_path(&nvml, &devices->list[i], &devices->list[j]);
+            const int far = i == j ? 0 : find_path(&nvml, &ends[i], &ends[j]);
             paths->far[i][j] = paths->far[j][i] = (unsigned char)far;
             if (far > 0 && far != FAR_UNKNOWN)
                 paths->count = count;
         }
+    }
     nvml_close(&nvml);
 }
 
@@ -193,8 +201,6 @@ bool devices_sort(struct devices *devices, int ranks)
     struct device was[DEVICE_PATHS_MAX];
     int order[DEVICE_PATHS_MAX];
     devices_identify(devices);
-    if (getenv("CUDA_VISIBLE_DEVICES"))
-        return false;
     device_paths_find(&paths, devices);
     if (!device_paths_order(&paths, ranks, order))
         return false;
@@ -222,13 +228,16 @@ void device_paths_show(int ranks, FILE *out)
     struct devices devices;
     struct device_paths paths;
     char text[8], shown[DDP_TEXT_SHOWN];
+    const bool listed = getenv("CUDA_VISIBLE_DEVICES");
     if (devices_find(&devices) != DDP_OK)
         return;
-    devices_sort(&devices, ranks > 0 ? ranks : devices.count);
+    devices_identify(&devices);
+    if (!listed)
+        devices_sort(&devices, ranks > 0 ? ranks : devices.count);
     device_paths_find(&paths, &devices);
     if (paths.count > 0)
         fprintf(out, "GPUs: %d, in the order of ranks%s, and what joins them:\n", paths.count,
-                getenv("CUDA_VISIBLE_DEVICES") ? " (CUDA_VISIBLE_DEVICES)" : "");
+                listed ? " (CUDA_VISIBLE_DEVICES)" : "");
     for (int i = 0; i < paths.count; i++) {
         fprintf(out, "  %-6s", ddp_text_show(shown, devices.list[i].token));
         for (int j = 0; j < paths.count; j++) {

@@ -24,8 +24,7 @@ void device_paths_find(struct device_paths *paths, const struct devices *devices
  * index. False: the order that they have is as good. */
 bool device_paths_order(const struct device_paths *paths, int ranks, int order[DEVICE_PATHS_MAX]);
 
-/* Identifies the devices and puts them in that order, unless CUDA_VISIBLE_DEVICES has one. True: it
- * is another one. */
+/* Identifies the devices and puts them in that order. True: it is another one than they had. */
 bool devices_sort(struct devices *devices, int ranks);
 
 /* Prints the visible GPUs as a matrix in the words of nvidia-smi topo -m, in the order in which as

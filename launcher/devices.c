@@ -56,7 +56,10 @@ void devices_identify(struct devices *devices)
     struct nvml nvml;
     struct nvml_pci pci;
     nvml_device handle, whole;
-    if (devices->count == 0 || !nvml_open(&nvml))
+    if (devices->count == 0 || devices->identified)
+        return;
+    devices->identified = true;
+    if (!nvml_open(&nvml))
         return;
     for (int i = 0; i < devices->count; i++) {
         struct device *device = &devices->list[i];

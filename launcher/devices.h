@@ -18,14 +18,15 @@ struct device {
 struct devices {
     int count;
     struct device *list;
-    bool mig; /* there are MIG devices, of which a process can use only one */
+    bool identified; /* NVML was asked for their bus ids and UUIDs */
+    bool mig;        /* there are MIG devices, of which a process can use only one */
 };
 
 /* Finds the visible GPUs: the tokens of CUDA_VISIBLE_DEVICES up to the first that names no GPU,
  * else all that NVML counts. `count` is 0 without a driver. DDP_ERR_MEMORY. */
 enum ddp_status devices_find(struct devices *devices);
 
-/* Asks NVML for the bus id and UUID of each. */
+/* Asks NVML for the bus id and UUID of each, once. */
 void devices_identify(struct devices *devices);
 
 /* The index of one that was identified and that NVML now calls lost or does not find; -1 when there

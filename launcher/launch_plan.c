@@ -268,8 +268,7 @@ static enum ddp_status bind_workers(struct launch_plan *plan)
         enum ddp_status status = find_devices(plan);
         if (status != DDP_OK)
             return status;
-        if (plan->restart == 0)
-            devices_identify(&plan->devices);
+        devices_identify(&plan->devices);
     }
     /* A worker that leads several GPUs may need the CPUs near any of them. */
     if (kind == BIND_AUTO && plan->devices.count != plan->nproc)

@@ -9,11 +9,13 @@
 
 typedef struct nvmlDevice_st *nvml_device;
 
+#define NVML_BUS_ID_BYTES 32
+
 /* nvmlPciInfo_t, of which only the end is of interest. */
 struct nvml_pci {
     char legacy[16];
     unsigned int numbers[5];
-    char bus_id[32];
+    char bus_id[NVML_BUS_ID_BYTES];
 };
 
 enum {

@@ -6,20 +6,13 @@
 #include "core/blocks.h"
 
 #include "core/bf16.h"
+#include "core/multiversion.h"
 
 #include <math.h>
 #include <string.h>
 
 #define SMALL 32  /* values in a block of Q4_0 or Q8_0 */
 #define SUPER 256 /* of Q4_K or Q6_K */
-
-/* For several instruction sets; what such a function calls is to be inlined. */
-#ifdef DDP_TARGET_CLONES
-#define MULTIVERSION __attribute__((target_clones(DDP_TARGET_CLONES)))
-#else
-#define MULTIVERSION
-#endif
-#define INLINE static inline __attribute__((always_inline))
 
 /* --- NF4 -------------------------------------------------------------------------------------- */
 
@@ -55,7 +48,7 @@ static const float pairs[256][2] = {
     PAIRS(C0), PAIRS(C1), PAIRS(C2),  PAIRS(C3),  PAIRS(C4),  PAIRS(C5),  PAIRS(C6),  PAIRS(C7),
     PAIRS(C8), PAIRS(C9), PAIRS(C10), PAIRS(C11), PAIRS(C12), PAIRS(C13), PAIRS(C14), PAIRS(C15)};
 
-INLINE void nf4_values(const uint8_t *block, float *values)
+DDP_INLINE void nf4_values(const uint8_t *block, float *values)
 {
     float scale;
     memcpy(&scale, block, sizeof scale);
@@ -65,13 +58,13 @@ INLINE void nf4_values(const uint8_t *block, float *values)
         values[i] *= scale;
 }
 
-MULTIVERSION
+DDP_MULTIVERSION
 static void unpack_nf4(const uint8_t *block, float *values)
 {
     nf4_values(block, values);
 }
 
-MULTIVERSION
+DDP_MULTIVERSION
 static void unpack_nf4_bf16(const uint8_t *block, float *values)
 {
     nf4_values(block, values);
@@ -80,7 +73,7 @@ static void unpack_nf4_bf16(const uint8_t *block, float *values)
 }
 
 /* A code is the number of midpoints below a value: on one it is the lower neighbour's. */
-MULTIVERSION
+DDP_MULTIVERSION
 static void pack_nf4(const float *values, uint8_t *block)
 {
     float scale = 0;
@@ -107,7 +100,7 @@ static float half_at(const uint8_t *at)
     return ddp_f16_to_f32(half);
 }
 
-MULTIVERSION
+DDP_MULTIVERSION
 static void unpack_q8_0(const uint8_t *block, float *values)
 {
     const float scale = half_at(block);
@@ -115,7 +108,7 @@ static void unpack_q8_0(const uint8_t *block, float *values)
         values[i] = (float)(int8_t)block[2 + i] * scale;
 }
 
-MULTIVERSION
+DDP_MULTIVERSION
 static void unpack_q4_0(const uint8_t *block, float *values)
 {
     const float scale = half_at(block);
@@ -126,7 +119,7 @@ static void unpack_q4_0(const uint8_t *block, float *values)
 }
 
 /* Eight sub-blocks of 32, each with a scale and a minimum of 6 bits. */
-MULTIVERSION
+DDP_MULTIVERSION
 static void unpack_q4_k(const uint8_t *block, float *values)
 {
     const float scale = half_at(block), least = half_at(block + 2);
@@ -143,7 +136,7 @@ static void unpack_q4_k(const uint8_t *block, float *values)
 }
 
 /* Sixteen sub-blocks of 16, with scales of 8 bits; low and high bits of values apart. */
-MULTIVERSION
+DDP_MULTIVERSION
 static void unpack_q6_k(const uint8_t *block, float *values)
 {
     const uint8_t *low = block, *high = block + 128, *scales = block + 192;
@@ -252,7 +245,7 @@ static void pack_block(const struct ddp_block *block, const float *values, uint8
 {
     for (int64_t i = 0; i < block->values; i++)
         if (!block->pack || !isfinite(values[i])) {
-            memset(to, 0xff, (size_t)block->bytes); /* its scale is no number */
+            memset(to, 0xff, (size_t)block->bytes); /* its scale is NaN */
             return;
         }
     block->pack(values, to);

@@ -6,6 +6,7 @@
 #include "core/rng.h"
 
 #include "core/log.h"
+#include "core/multiversion.h"
 #include "core/portable_math.h"
 
 #include <assert.h>
@@ -164,11 +165,8 @@ static inline void cephes_sincos(float angle, float *sine, float *cosine)
 }
 
 /* Turns each 16 uniform numbers into 16 normal ones. */
-#ifdef DDP_TARGET_CLONES
-__attribute__((target_clones(DDP_TARGET_CLONES)))
-#endif
-static void
-normal_blocks(float *v, size_t blocks, float mean, float std)
+DDP_MULTIVERSION
+static void normal_blocks(float *v, size_t blocks, float mean, float std)
 {
     for (; blocks > 0; blocks--, v += 16)
         for (int j = 0; j < 8; j++) {

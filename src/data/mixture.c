@@ -29,7 +29,8 @@ struct mixture {
 
 /* --- the option ------------------------------------------------------------------------------- */
 
-/* Cuts ":2" off a word; false: it has no weight. One that is no number stays for messages. */
+/* Cuts ":2" off a word; false: it has no weight. A weight that is not a number, or too small or
+ * large, becomes 0, which is refused later. */
 static bool take_weight(char *word, double *weight)
 {
     char *colon = strrchr(word, ':');

@@ -131,20 +131,19 @@ int64_t ddp_copy_step(const ddp_copy *copy)
     return slot ? slot->step : -1;
 }
 
-static bool read_at(const ddp_copy *copy, void *memory, size_t bytes, uint64_t offset)
+/* Maps a slot, so that it is also there for what is written in it later. */
+static char *map_slot(ddp_copy *copy, int i, int protection)
 {
-    char *at = memory;
-    while (bytes > 0) {
-        const ssize_t n = pread(copy->fd, at, bytes, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        at += n;
-        bytes -= (size_t)n;
-        offset += (uint64_t)n;
-    }
-    return true;
+    const struct slot *slot = &copy->header->slots[i];
+    if (copy->mapped[i].memory && copy->mapped[i].bytes == slot->bytes)
+        return copy->mapped[i].memory;
+    if (copy->mapped[i].memory)
+        munmap(copy->mapped[i].memory, copy->mapped[i].bytes);
+    copy->mapped[i].memory = NULL;
+    copy->mapped[i].bytes = slot->bytes;
+    void *memory = mmap(NULL, slot->bytes, protection, MAP_SHARED | MAP_POPULATE, copy->fd,
+                        (off_t)slot->offset);
+    return memory == MAP_FAILED ? NULL : (copy->mapped[i].memory = memory);
 }
 
 static uint64_t array_at(const struct slot *slot, uint64_t i)
@@ -152,39 +151,48 @@ static uint64_t array_at(const struct slot *slot, uint64_t i)
     return DDP_CHECKPOINT_STATE_BYTES + i * slot->array_bytes;
 }
 
-bool ddp_copy_read(const ddp_copy *copy, struct ddp_checkpoint_state *state, void **own,
-                   char *reason)
+/* Does all that the header says of a slot lie in the file? */
+static bool is_sound(const ddp_copy *copy, const struct slot *slot)
 {
-    const struct slot *slot = whole_slot(copy);
-    if (!slot || slot->text_bytes > DDP_CHECKPOINT_STATE_BYTES || slot->own_bytes > slot->bytes)
-        return ddp_checkpoint_wrong(reason, "its header is damaged");
-    char *text = malloc((size_t)slot->text_bytes + 1);
-    *own = malloc((size_t)slot->own_bytes + 1);
-    bool good = text && *own;
-    if (!good)
-        ddp_checkpoint_wrong(reason, DDP_CHECKPOINT_NO_MEMORY);
-    else if (!read_at(copy, text, (size_t)slot->text_bytes, slot->offset) ||
-             !read_at(copy, *own, (size_t)slot->own_bytes,
-                      slot->offset + array_at(slot, slot->array_count)))
-        good = ddp_checkpoint_wrong(reason, "it is truncated");
-    good = good && ddp_checkpoint_state_parse(state, text, (size_t)slot->text_bytes, reason);
-    if (good && state->cursor.step != slot->step)
-        good = ddp_checkpoint_wrong(reason, "it is of step %" PRId64 ", not %" PRId64,
-                                    state->cursor.step, slot->step);
-    free(text);
-    if (!good || !*state->own_file) {
-        free(*own);
-        *own = NULL;
-    }
-    return good;
+    struct stat info;
+    if (fstat(copy->fd, &info) < 0 || slot->offset % DDP_PAGE != 0 ||
+        slot->bytes < DDP_CHECKPOINT_STATE_BYTES || slot->bytes > (uint64_t)info.st_size ||
+        slot->offset > (uint64_t)info.st_size - slot->bytes || slot->own_bytes > slot->bytes)
+        return false;
+    const uint64_t room = slot->bytes - DDP_CHECKPOINT_STATE_BYTES;
+    return slot->text_bytes <= DDP_CHECKPOINT_STATE_BYTES && slot->array_bytes > 0 &&
+           slot->array_count <= room / slot->array_bytes &&
+           slot->own_bytes <= room - slot->array_count * slot->array_bytes;
 }
 
-enum ddp_status ddp_copy_take(const ddp_copy *copy, int i, float *flat, size_t bytes)
+bool ddp_copy_read(ddp_copy *copy, struct ddp_checkpoint_state *state, void **own, char *reason)
 {
     const struct slot *slot = whole_slot(copy);
-    if (!slot || (uint64_t)i >= slot->array_count || bytes != slot->array_bytes ||
-        !read_at(copy, flat, bytes, slot->offset + array_at(slot, (uint64_t)i)))
+    *own = NULL;
+    if (!slot || !is_sound(copy, slot))
+        return ddp_checkpoint_wrong(reason, "its header is damaged");
+    const char *memory = map_slot(copy, (int)(slot - copy->header->slots), PROT_READ);
+    if (!memory)
+        return ddp_checkpoint_wrong(reason, DDP_CHECKPOINT_NO_MEMORY);
+    if (!ddp_checkpoint_state_parse(state, memory, (size_t)slot->text_bytes, reason))
+        return false;
+    if (state->cursor.step != slot->step)
+        return ddp_checkpoint_wrong(reason, "it is of step %" PRId64 ", not %" PRId64,
+                                    state->cursor.step, slot->step);
+    if (*state->own_file && !(*own = malloc((size_t)slot->own_bytes + 1)))
+        return ddp_checkpoint_wrong(reason, DDP_CHECKPOINT_NO_MEMORY);
+    if (*own)
+        memcpy(*own, memory + array_at(slot, slot->array_count), (size_t)slot->own_bytes);
+    return true;
+}
+
+enum ddp_status ddp_copy_array(const ddp_copy *copy, int i, size_t bytes, const float **array)
+{
+    const struct slot *slot = whole_slot(copy);
+    if (!slot || (uint64_t)i >= slot->array_count || bytes != slot->array_bytes)
         return ddp_fail(DDP_ERR_FORMAT, "the copy in memory is of another model");
+    *array = (const float *)(copy->mapped[slot - copy->header->slots].memory +
+                             array_at(slot, (uint64_t)i));
     return DDP_OK;
 }
 
@@ -234,17 +242,7 @@ static enum ddp_status open_slot(ddp_copy *copy, int i, size_t bytes)
         slot->offset = (uint64_t)info.st_size;
         slot->bytes = bytes;
     }
-    if (copy->mapped[i].memory && copy->mapped[i].bytes == slot->bytes)
-        return DDP_OK;
-    if (copy->mapped[i].memory)
-        munmap(copy->mapped[i].memory, copy->mapped[i].bytes);
-    copy->mapped[i].bytes = slot->bytes;
-    copy->mapped[i].memory = mmap(NULL, slot->bytes, PROT_READ | PROT_WRITE,
-                                  MAP_SHARED | MAP_POPULATE, copy->fd, (off_t)slot->offset);
-    if (copy->mapped[i].memory != MAP_FAILED)
-        return DDP_OK;
-    copy->mapped[i].memory = NULL;
-    return DDP_ERR_MEMORY;
+    return map_slot(copy, i, PROT_READ | PROT_WRITE) ? DDP_OK : DDP_ERR_MEMORY;
 }
 
 /* The one that can be written. */

@@ -39,11 +39,11 @@ int64_t ddp_copy_step(const ddp_copy *copy);
 /* Reads its state, and the program's own.
  *   own [out]  freed with free(); NULL: none
  *   reason     DDP_CHECKPOINT_REASON bytes: what is wrong, when false is returned */
-bool ddp_copy_read(const ddp_copy *copy, struct ddp_checkpoint_state *state, void **own,
-                   char *reason);
+bool ddp_copy_read(ddp_copy *copy, struct ddp_checkpoint_state *state, void **own, char *reason);
 
-/* Copies its array i to flat memory. DDP_ERR_FORMAT: it has no such array of that size. */
-enum ddp_status ddp_copy_take(const ddp_copy *copy, int i, float *flat, size_t bytes);
+/* Its array i, after that, where it lies: until the copy after the next is made. DDP_ERR_FORMAT: it
+ * has no such array of that size. */
+enum ddp_status ddp_copy_array(const ddp_copy *copy, int i, size_t bytes, const float **array);
 
 /* The run begins after `step` steps. If it had begun before, those that it had done since are
  * counted as computed again. */

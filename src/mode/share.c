@@ -515,15 +515,14 @@ enum ddp_status ddp_share_save_state(struct ddp_share *share, int i, float *flat
 static enum ddp_status load_packed(struct ddp_share *share, int i, const float *flat)
 {
     const size_t count = (size_t)replica_of(share)->flat_count;
-    float *whole = ddp_array_alloc(count, sizeof *whole);
+    float *whole = flat ? (float *)flat : malloc(count * sizeof *whole); /* rank 0's is only read */
     if (!whole)
         return DDP_ERR_MEMORY;
-    if (flat)
-        memcpy(whole, flat, count * sizeof *whole);
     enum ddp_status status = ddp_comm_broadcast(share->mode->setup.comm, whole, count, DDP_F32, 0);
     if (status == DDP_OK)
         status = copy_slices(share, whole, ddp_mode_state(share->mode, i), false);
-    free(whole);
+    if (whole != flat)
+        free(whole);
     return status;
 }
 

@@ -161,12 +161,18 @@ static enum ddp_status choose_zero(struct ddp_run *run)
     return status;
 }
 
-/* Rank 0's. */
+/* Rank 0's. Where a copy in memory has all of them, no time is spent on those that training began
+ * with. */
 static enum ddp_status fill_weights(struct ddp_run *run)
 {
     run->weights = ddp_array_alloc((size_t)ddp_graph_flat_count(run->planned.graph), sizeof(float));
-    return run->weights ? ddp_planned_begin_weights(&run->planned, run->weights, run->frozen.values)
-                        : DDP_ERR_MEMORY;
+    if (!run->weights)
+        return DDP_ERR_MEMORY;
+    run->weights_due = run->copy && ddp_copy_step(run->copy) >= 0 && !ddp_run_refers(run) &&
+                       ddp_graph_frozen_count(run->planned.graph) == 0;
+    return run->weights_due
+               ? DDP_OK
+               : ddp_planned_begin_weights(&run->planned, run->weights, run->frozen.values);
 }
 
 /* What is learned goes to all when the mode is made. */

@@ -12,6 +12,7 @@
 #include "core/parse.h"
 #include "core/terminal.h"
 #include "core/text.h"
+#include "plan/weights.h"
 #include "train/hooks.h"
 
 #include <inttypes.h>
@@ -184,9 +185,14 @@ static enum ddp_status check_workers(const struct ddp_run *run)
 static enum ddp_status take_weights(struct ddp_run *run, float *weights)
 {
     const ddp_graph *graph = run->planned.graph;
-    return run->from_copy ? ddp_copy_take(run->copy, 0, weights,
-                                          (size_t)ddp_graph_flat_count(graph) * sizeof(float))
-                          : ddp_checkpoint_take_weights(&run->resumed, graph, weights);
+    const size_t bytes = (size_t)ddp_graph_flat_count(graph) * sizeof(float);
+    const float *kept = NULL;
+    if (!run->from_copy)
+        return ddp_checkpoint_take_weights(&run->resumed, graph, weights);
+    enum ddp_status status = ddp_copy_array(run->copy, 0, bytes, &kept);
+    if (status == DDP_OK)
+        memcpy(weights, kept, bytes);
+    return status;
 }
 
 /* What rank 0 finds, for all. */
@@ -209,6 +215,8 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
         status = ddp_dataset_fingerprint(run->planned.data, &run->data_fingerprint);
         if (status == DDP_OK)
             status = find_checkpoint(run);
+        if (status == DDP_OK && !run->resumed.path && run->weights_due)
+            status = ddp_planned_begin_weights(&run->planned, run->weights, run->frozen.values);
         if (status == DDP_OK && run->resumed.path) {
             const struct ddp_checkpoint_apart *apart = &run->resumed.state.apart;
             status = check_checkpoint(run);
@@ -282,19 +290,20 @@ static enum ddp_status restore_optimizer(struct ddp_run *run)
     const size_t bytes = (size_t)ddp_graph_flat_count(run->planned.graph) * sizeof(float);
     const bool reader = run->planned.plan.rank == 0;
     enum ddp_status status = DDP_OK;
-    float *flat = reader ? ddp_pages_alloc(bytes) : NULL;
+    float *flat = reader && !run->from_copy ? ddp_pages_alloc(bytes) : NULL;
+    const float *array = flat;
     const char *name;
-    if (reader && !flat)
+    if (reader && !run->from_copy && !flat)
         return DDP_ERR_MEMORY;
     for (int i = 0; status == DDP_OK && (name = ddp_mode_state_name(run->mode, i)); i++) {
         if (!ddp_mode_has_state(run->mode, i, &run->resumed_apart))
             continue;
         if (reader && run->from_copy)
-            status = ddp_copy_take(run->copy, 1 + i, flat, bytes);
+            status = ddp_copy_array(run->copy, 1 + i, bytes, &array);
         else if (reader)
             status = ddp_checkpoint_take_array(&run->resumed, run->planned.graph, name, flat);
         if (status == DDP_OK)
-            status = ddp_mode_load_state(run->mode, i, flat);
+            status = ddp_mode_load_state(run->mode, i, array);
     }
     ddp_pages_free(flat, bytes);
     return status;

@@ -58,6 +58,7 @@ struct ddp_run {
     bool hook_alone;  /* ... on this rank */
     struct ddp_checkpoint_best best;
     ddp_copy *copy;                          /* rank 0, for a restart; NULL: none */
+    bool weights_due;                        /* they are not made yet: the copy has them */
     bool from_copy;                          /* `resumed` is it, without files */
     int64_t copy_next;                       /* after which step; INT64_MAX: never again */
     int64_t copied_step, copied_ns;          /* rank 0: after the last one, or when steps began */

@@ -64,7 +64,7 @@ static void write_copy(ddp_copy *copy, int64_t step, const char *own)
 /* A new process finds the copy of that step, and nothing of another. */
 static ddp_copy *find(int64_t step, const char *own)
 {
-    static float flat[COUNT];
+    const float *flat;
     char reason[DDP_CHECKPOINT_REASON] = "";
     struct ddp_checkpoint_state state;
     void *bytes = NULL;
@@ -79,12 +79,12 @@ static ddp_copy *find(int64_t step, const char *own)
         ck_assert_mem_eq(bytes, own, strlen(own));
     free(bytes);
     for (int a = 0; a < ARRAYS; a++) {
-        ck_assert_int_eq(ddp_copy_take(copy, a, flat, BYTES), DDP_OK);
+        ck_assert_int_eq(ddp_copy_array(copy, a, BYTES, &flat), DDP_OK);
         for (int i = 0; i < COUNT; i++)
             ck_assert(flat[i] == value(step, a, i));
     }
-    ck_assert_int_eq(ddp_copy_take(copy, ARRAYS, flat, BYTES), DDP_ERR_FORMAT);
-    ck_assert_int_eq(ddp_copy_take(copy, 0, flat, BYTES - 4), DDP_ERR_FORMAT);
+    ck_assert_int_eq(ddp_copy_array(copy, ARRAYS, BYTES, &flat), DDP_ERR_FORMAT);
+    ck_assert_int_eq(ddp_copy_array(copy, 0, BYTES - 4, &flat), DDP_ERR_FORMAT);
     return copy;
 }
 
@@ -168,6 +168,34 @@ START_TEST(other_runs_and_damage_count_as_nothing)
 }
 END_TEST
 
+/* Each word of what the header says of the slots. */
+START_TEST(damaged_headers_are_seen)
+{
+    char reason[DDP_CHECKPOINT_REASON] = "";
+    struct ddp_checkpoint_state state;
+    const uint64_t wrong = UINT64_MAX / 3;
+    void *own;
+    ddp_copy *copy = find_and_reserve(-1, NULL);
+    write_copy(copy, 4, "own");
+    ddp_copy_publish(copy);
+    ddp_copy_close(copy, false);
+    for (off_t at = 80; at < 80 + 7 * 8; at += 8) {
+        uint64_t words[2];
+        for (int i = 0; i < 2; i++) {
+            ck_assert_int_eq(pread(fd, &words[i], 8, at + i * 56), 8);
+            ck_assert_int_eq(pwrite(fd, &wrong, 8, at + i * 56), 8);
+        }
+        copy = open_copy(1);
+        ck_assert_msg(!ddp_copy_read(copy, &state, &own, reason), "word at %d", (int)at);
+        ck_assert_ptr_null(own);
+        ddp_copy_close(copy, false);
+        for (int i = 0; i < 2; i++)
+            ck_assert_int_eq(pwrite(fd, &words[i], 8, at + i * 56), 8);
+    }
+    ddp_copy_close(find(4, "own"), false);
+}
+END_TEST
+
 START_TEST(cost_is_added_up)
 {
     ddp_copy *copy = find_and_reserve(-1, NULL);
@@ -200,6 +228,7 @@ Suite *test_suite(void)
     tcase_add_test(tests, one_is_whole_at_any_moment);
     tcase_add_test(tests, own_state_grows);
     tcase_add_test(tests, other_runs_and_damage_count_as_nothing);
+    tcase_add_test(tests, damaged_headers_are_seen);
     tcase_add_test(tests, cost_is_added_up);
     suite_add_tcase(suite, tests);
     return suite;

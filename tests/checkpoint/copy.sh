@@ -53,6 +53,18 @@ pattern='^resumed from the copy in memory: 24 of 60'
 train "local steps" $kill -- --sync-every 5,lr=0.7,momentum=0.9 --copy-every 8
 cp "$work/kept" "$work/whole"
 
+# One that is damaged counts as nothing: the weights that the restart left to it are drawn after all.
+cat >"$work/damage" <<'END'
+#!/bin/sh
+copy=/proc/self/fd/$DDPRUN_COPY_FD
+[ "$RANK$TORCHELASTIC_RESTART_COUNT" != 01 ] ||
+    head -c $(($(stat -L -c %s "$copy") - 4096)) /dev/zero | dd of="$copy" bs=4096 seek=1 conv=notrunc status=none
+exec "$@"
+END
+chmod +x "$work/damage"
+pattern='the copy in memory cannot be used: '
+train "a damaged copy" $kill "$work/damage" -- --copy-every 8
+
 # --- with checkpoints: whichever has more steps, and is written by then; the directory is the run's own after a restart ---
 pattern='^restarts 1, which cost'
 train "a copy beside checkpoints" $kill -- --copy-every 8 --checkpoint "$work/dir" --checkpoint-every 20 --keep 0

@@ -132,6 +132,21 @@ static void restart(struct log_run *run, struct log_run *next, int64_t first_ste
     run->restart_time = next->start;
 }
 
+static enum ddp_status add_start(struct log_run *run, const json_t *object, int64_t first_step)
+{
+    const struct log_step *last = run->step_count > 0 ? &run->steps[run->step_count - 1] : NULL;
+    const struct log_start start = {
+        .first_step = first_step,
+        .nodes = count_of(object, "nodes"),
+        .workers = count_of(object, "world_size"),
+        .before = last ? last->step : 0,
+        .before_time = last ? last->time : NAN,
+        .again = last && last->step >= first_step ? last->step - first_step + 1 : 0,
+        .lost = NAN,
+    };
+    return ddp_array_append(&run->starts, &run->start_count, &start, sizeof start);
+}
+
 static enum ddp_status begin_run(struct reader *reader, const json_t *object)
 {
     struct run_log *log = reader->log;
@@ -151,16 +166,18 @@ static enum ddp_status begin_run(struct reader *reader, const json_t *object)
     read_header(&run, object);
     enum ddp_status status = run_facts_read(&run, object);
     if (status == DDP_OK && reader->run && continues(reader->run, &run, first_step)) {
+        status = add_start(reader->run, object, first_step);
         restart(reader->run, &run, first_step);
-        return DDP_OK;
+        return status;
     }
     if (status == DDP_OK)
         status = ddp_array_append(&log->runs, &log->count, &run, sizeof run);
-    if (status == DDP_OK)
-        reader->run = &log->runs[log->count - 1];
-    else
+    if (status != DDP_OK) {
         free(run.facts);
-    return status;
+        return status;
+    }
+    reader->run = &log->runs[log->count - 1];
+    return add_start(reader->run, object, first_step);
 }
 
 /* --- other lines ------------------------------------------------------------------------------ */
@@ -184,6 +201,9 @@ static enum ddp_status add_step(struct reader *reader, const json_t *object)
     run->tokens = json_object_get(object, "tokens_per_second") != NULL;
     step.speed = number_of(object, run->tokens ? "tokens_per_second" : "samples_per_second");
     step.items = round(step.speed * step.seconds);
+    struct log_start *start = &run->starts[run->start_count - 1];
+    if (start->before > 0 && isnan(start->lost) && step.step > start->before)
+        start->lost = fmax(step.time - start->before_time - step.seconds, 0);
     if (run->restarted) {
         run->restarted = false;
         const struct log_mark mark = {step.step, run->restart_time};
@@ -402,6 +422,7 @@ void run_log_free(struct run_log *log)
         free(log->runs[i].facts);
         free(log->runs[i].checkpoints);
         free(log->runs[i].restarts);
+        free(log->runs[i].starts);
     }
     free(log->runs);
     *log = (struct run_log){.count = 0};

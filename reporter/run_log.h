@@ -57,6 +57,15 @@ struct log_mark {
     double time;
 };
 
+/* Since when the workers were these. */
+struct log_start {
+    int64_t first_step, nodes, workers;
+    int64_t before;     /* the last step of those before; 0: none */
+    double before_time; /* when it was done */
+    int64_t again;      /* steps that were done again */
+    double lost;        /* s until the job was where it had been before; NaN: not known */
+};
+
 struct log_run {
     char name[96]; /* for keys and tables: of the file, and a number when that has several runs */
     char model[64], data[256], mode[16], device[32];
@@ -73,10 +82,11 @@ struct log_run {
     struct log_metric *metrics;
     struct log_fact *facts; /* of its last start */
     struct log_mark *checkpoints, *restarts;
-    bool restarted; /* and no step has been done since */
+    struct log_start *starts; /* the first one too */
+    bool restarted;           /* and no step has been done since */
     double restart_time;
     size_t step_count, evaluation_count, score_count, metric_count, fact_count;
-    size_t checkpoint_count, restart_count;
+    size_t checkpoint_count, restart_count, start_count;
 };
 
 struct run_log {

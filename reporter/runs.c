@@ -249,6 +249,39 @@ static enum ddp_status print_charts(FILE *out, const struct curves *curves)
     return status;
 }
 
+/* Which workers did which steps, of runs that were started more than once. */
+static enum ddp_status print_starts(struct page *page, const struct curves *curves)
+{
+    static const char *const titles[] = {"run",     "from step",   "nodes",
+                                         "workers", "steps again", "lost (s)"};
+    char text[UNITS_TEXT];
+    struct table table;
+    size_t rows = 0, row = 0;
+    for (size_t i = 0; i < curves->count; i++)
+        rows += curves->runs[i].start_count > 1 ? curves->runs[i].start_count : 0;
+    if (rows == 0)
+        return DDP_OK;
+    enum ddp_status status = table_make(&table, rows, 6, titles);
+    for (size_t i = 0; status == DDP_OK && i < curves->count; i++)
+        for (size_t k = 0; curves->runs[i].start_count > 1 && k < curves->runs[i].start_count;
+             k++) {
+            const struct log_start *start = &curves->runs[i].starts[k];
+            table_set(&table, ++row, 0, "%s", curves->runs[i].name);
+            table_set(&table, row, 1, "%" PRId64, start->first_step);
+            table_set(&table, row, 2, "%" PRId64, start->nodes);
+            table_set(&table, row, 3, "%" PRId64, start->workers);
+            table_set(&table, row, 4, "%" PRId64, start->again);
+            table_set(&table, row, 5, "%s", units_number(text, start->lost));
+        }
+    page_heading(page, "Workers");
+    page_paragraph(page, "Each start of the workers: which steps were computed again, and how long "
+                         "it took until the run was where it had been before.");
+    if (status == DDP_OK)
+        table_print_html(&table, page->out);
+    table_free(&table);
+    return status;
+}
+
 static enum ddp_status write_page(const struct settings *settings, const struct curves *curves)
 {
     struct page page;
@@ -264,6 +297,8 @@ static enum ddp_status write_page(const struct settings *settings, const struct 
             table_print_html(&table, page.out);
         table_free(&table);
     }
+    if (status == DDP_OK)
+        status = print_starts(&page, curves);
     page_paragraph(&page,
                    "Strong lines are running means, pale ones the values themselves. Dots are "
                    "evaluations on the test set, ticks on the lower axis checkpoints, dashed "

@@ -23,10 +23,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SCALARS   16
+#define SCALARS   18
 #define DT_STRING 7
 
 struct tensorboard {
+    const struct ddp_train_facts *facts;
     ddp_append_file *file;
     unsigned char *record;
     size_t capacity;
@@ -161,6 +162,7 @@ static enum ddp_status board_open(void **state, const struct ddp_train_facts *fa
     struct tensorboard *board = ddp_array_alloc(1, sizeof *board);
     if (!board)
         return DDP_ERR_MEMORY;
+    board->facts = facts;
     gethostname(host, sizeof host - 1);
     snprintf(path, sizeof path, "%s/events.out.tfevents.%010.0f.%s.%ld", directory,
              floor(ddp_clock_wall()), host, (long)getpid());
@@ -195,6 +197,8 @@ static void board_step(void *state, const struct ddp_train_event *step)
         return;
     snprintf(rate_tag, sizeof rate_tag, "train/%s_per_second", step->unit);
     add_scalar(&scalars, "train/loss", step->loss);
+    add_scalar(&scalars, "train/nodes", board->facts->nodes);
+    add_scalar(&scalars, "train/workers", board->facts->world_size);
     add_scalar(&scalars, "train/learning_rate", step->rate);
     add_scalar(&scalars, rate_tag, step->items / (step->seconds + 1e-9));
     add_scalar(&scalars, "train/waiting_for_data", step->wait_seconds / (step->seconds + 1e-9));

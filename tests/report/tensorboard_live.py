@@ -21,6 +21,9 @@ pairs = {
     "train/loss": (steps, "loss"),
     "train/learning_rate": (steps, "learning_rate"),
 }
+for line in steps:
+    line.update(workers=lines[0]["world_size"], nodes=lines[0]["nodes"])
+pairs["train/workers"], pairs["train/nodes"] = (steps, "workers"), (steps, "nodes")
 if evaluations:
     pairs["train/samples_per_second"] = (steps, "samples_per_second")
     pairs["test/loss"] = (evaluations, "test_loss")

@@ -66,6 +66,11 @@ START_TEST(a_restarted_run_is_one)
     ck_assert_int_eq(run->restarts[0].step, 2);
     ck_assert_int_eq(run->checkpoint_count, 1); /* the second belongs to what was done again */
     ck_assert_int_eq(run->evaluation_count, 0);
+    ck_assert_int_eq(run->start_count, 2);
+    ck_assert_int_eq(run->starts[0].again, 0);
+    ck_assert(isnan(run->starts[0].lost));
+    ck_assert_int_eq(run->starts[1].again, 2);
+    ck_assert(fabs(run->starts[1].lost - (1 - run->steps[3].seconds)) < 1e-9); /* 4 after 3 */
     run_log_free(&log);
 }
 END_TEST

@@ -85,12 +85,13 @@ page "one run" "$work/tokens.jsonl"
 shows 0 'What differs'
 shows 1 '<summary>What the run was started with</summary>'
 shows 4 '<figcaption>'
+shows 0 '<h2>Workers</h2>'
 run 1 '' '' >"$work/none.jsonl"
 page "no steps" "$work/none.jsonl"
 shows 0 '<figcaption>'
 {
     cat "$work/tokens.jsonl"
-    run 1 '' '' | sed 's/"first_step":1/"first_step":2/'
+    run 1 '' '' | sed 's/"first_step":1/"first_step":2,"nodes":3/'
     step 2 1.5
     step 3 1
 } >"$work/restarted.jsonl"
@@ -99,6 +100,8 @@ shows 4 '^<path class="values r0 '
 shows 4 '^<path class="restarts r0 c0 d0" d="M2000 2000V0">'
 shows 1 'data-values="1 2 2 1.5 3 1"'
 shows 0 'NaN|nan|inf'
+shows 1 '<h2>Workers</h2>'
+shows 1 '<tr><th scope="row">restarted</th><td>2</td><td>3</td><td>1</td><td>1</td><td>'
 page "twice the same" "$work/first.jsonl" "$work/first.jsonl"
 shows 1 '<p>Nothing: options, seed, version and host are the same.</p>'
 # Runs of the same name in other directories are told apart.

@@ -227,8 +227,8 @@ static enum ddp_status count_workers(struct launch_plan *plan, int *exit_code)
     }
     if (s->min_nproc > plan->nproc) {
         *exit_code = EXIT_USAGE;
-        return ddp_fail(DDP_ERR_INVALID, "--min-nproc %d is more than the number of workers, %d",
-                        (int)s->min_nproc, plan->nproc);
+        return ddp_fail(DDP_ERR_INVALID, "--nproc %d:%d: there are at most %d workers",
+                        (int)s->min_nproc, plan->nproc, plan->nproc);
     }
     return DDP_OK;
 }
@@ -318,8 +318,9 @@ static enum ddp_status find_part(struct launch_plan *plan, const struct place *p
     launch_plan_take_part(plan, place->node, place->node_count);
     if (plan->node_count > 1 && s->min_nproc)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--min-nproc %d: on several nodes a job cannot continue with fewer workers",
-                        (int)s->min_nproc);
+                        "--nproc %d:%d is for one machine: several nodes continue with fewer by "
+                        "--nnodes MIN:MAX",
+                        (int)s->min_nproc, plan->nproc);
     if (plan->node_count == 1)
         address = s->master_addr ? s->master_addr : s->local_addr ? s->local_addr : "127.0.0.1";
     if (snprintf(plan->master_addr, sizeof plan->master_addr, "%s", address) >=

@@ -23,15 +23,25 @@ static const char *read_nproc(void *destination, const char *value)
         const char *word;
         enum nproc_kind kind;
     } words[] = {{"auto", NPROC_AUTO}, {"gpu", NPROC_GPU}, {"cpu", NPROC_CPU}};
+    static const char wrong[] = "must be a number of workers from 1 to 4096, or auto, gpu or cpu; "
+                                "or MIN:MAX, as in 2:4 or 2:gpu";
     struct settings *settings = destination;
+    const char *colon = strchr(value, ':'), *most = colon ? colon + 1 : value;
+    char least[8] = "";
     int64_t count;
+    settings->min_nproc = 0;
+    if (colon) {
+        snprintf(least, sizeof least, "%.*s", (int)(colon - value), value);
+        if (!ddp_parse_int64(least, 1, DDP_BOARD_MAX_WORLD, &settings->min_nproc))
+            return wrong;
+    }
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strcmp(value, words[i].word) == 0) {
+        if (strcmp(most, words[i].word) == 0) {
             settings->nproc_kind = words[i].kind;
             return NULL;
         }
-    if (!ddp_parse_int64(value, 1, DDP_BOARD_MAX_WORLD, &count))
-        return "must be a number of workers from 1 to 4096, or auto, gpu or cpu";
+    if (!ddp_parse_int64(most, 1, DDP_BOARD_MAX_WORLD, &count))
+        return wrong;
     settings->nproc_kind = NPROC_COUNT;
     settings->nproc = (int)count;
     return NULL;
@@ -302,10 +312,12 @@ static const char *read_run_id(void *text, const char *value)
 #define OPTION_STRUCT struct settings
 
 const struct ddp_option settings_table[] = {
-    {OPTION_SECTION("Workers"), OPTION_CUSTOM("nproc", read_nproc, "N|auto|gpu|cpu"), .letter = 'n',
-     .environment = "PET_NPROC_PER_NODE",
+    {OPTION_SECTION("Workers"), OPTION_CUSTOM("nproc", read_nproc, "[MIN:]N|auto|gpu|cpu"),
+     .letter = 'n', .environment = "PET_NPROC_PER_NODE",
      .help = "number of workers; auto (the default): one for each visible GPU, without a GPU one "
-             "for each usable core up to 8; gpu: one for each GPU; cpu: one for each core"},
+             "for each usable core up to 8; gpu: one for each GPU; cpu: one for each core; MIN:N: "
+             "with --max-restarts, go on with fewer, at least MIN, when a GPU is lost or the same "
+             "rank fails twice in a row"},
     {.name = "nproc-per-node", .alias_of = "nproc"},
     {OPTION_FLAG("virtual-local-rank", virtual_local_rank), .environment = "PET_VIRTUAL_LOCAL_RANK",
      .help = "show each worker only its own GPU, with LOCAL_RANK 0 in all of them"},
@@ -386,9 +398,6 @@ const struct ddp_option settings_table[] = {
      .help = "signals that end the job, besides SIGINT, SIGTERM and SIGHUP: SIGQUIT,SIGUSR1"},
     {OPTION_INT("max-restarts", max_restarts, 0, 1000000, "N"), .environment = "PET_MAX_RESTARTS",
      .help = "restart all workers when one fails, at most N times (default 0)"},
-    {OPTION_INT("min-nproc", min_nproc, 1, DDP_BOARD_MAX_WORLD, "M"),
-     .help = "with --max-restarts: restart with fewer workers, at least M, when a GPU is lost or "
-             "the same rank fails twice in a row"},
     {OPTION_REAL("timeout", timeout_seconds, 0, 1e7, "SECONDS"),
      .help = "end the job and show where each rank is, when for this time no rank has begun a step "
              "or collective (libddp), or used CPU time or written anything (other programs) "
@@ -398,6 +407,7 @@ const struct ddp_option settings_table[] = {
              "rank has finished a step (default 600)"},
     {OPTION_FLAG("straggler-report", straggler_report),
      .help = "report at the end which rank the others waited for"},
+    OPTION_GONE("min-nproc", "use --nproc MIN:N, as in --nproc 2:4 or --nproc 2:gpu"),
     OPTION_GONE("inject", "set DDP_FAULTS, as in DDP_FAULTS=kill:rank=1,step=7 ddprun ..."),
     /* Accepted because torchrun has them; not in --help. */
     {OPTION_TEXT("duplicate-stderr-filters", stderr_filters, "TEXT,..."),
@@ -464,7 +474,7 @@ enum ddp_status settings_read(struct settings *settings, int argc, char *const *
                         settings->stdout_filters ? "out" : "err");
     if (settings->min_nproc && !settings->max_restarts)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--min-nproc %d needs --max-restarts: without it the job "
+                        "--nproc %d:... needs --max-restarts: without it the job "
                         "ends after a failure",
                         (int)settings->min_nproc);
     if (rest >= argc && settings->explain_launch)

@@ -53,8 +53,8 @@ bool shrink_decide(struct launch_plan *plan, struct failures *failures, int fail
     if (lost > 0) {
         snprintf(why, size, "%s %s gone", names, lost == 1 ? "is" : "are");
         if (plan->devices.count < least) {
-            ddp_log(DDP_LOG_ERROR, "not restarting: %s, and %d left, fewer than --min-nproc %d",
-                    why, plan->devices.count, least);
+            ddp_log(DDP_LOG_ERROR, "not restarting: %s, and %d left, fewer than --nproc %d:", why,
+                    plan->devices.count, least);
             return false;
         }
         if (plan->nproc > plan->devices.count)

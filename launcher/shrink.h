@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Going on with fewer workers (--min-nproc): what is decided between two attempts. */
+ * Going on with fewer workers (--nproc MIN:N): what is decided between two attempts. */
 #ifndef DDP_LAUNCHER_SHRINK_H
 #define DDP_LAUNCHER_SHRINK_H
 
@@ -13,7 +13,7 @@ struct failures {
 };
 
 /* Lowers plan->nproc if a GPU is lost, or if the rank has failed twice in a row, whose GPU is then
- * not used any more. False (logged): fewer workers than --min-nproc would be left.
+ * not used any more. False (logged): fewer workers than MIN would be left.
  *   failed_rank  of the last attempt, or -1
  *   why [out]    the reason, "" if nothing has changed */
 bool shrink_decide(struct launch_plan *plan, struct failures *failures, int failed_rank, char *why,

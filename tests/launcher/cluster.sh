@@ -192,8 +192,8 @@ says inject 'rank 2 \(.*\) on node 1 \(.*\) was killed by SIGKILL \(Killed\) in 
 DDP_FAULTS=kill:rank=4 begin -n 2 true
 ends 'a fault of nobody' 2
 says 'a fault of nobody' 'DDP_FAULTS: kill:rank=4: there is no rank 4 among 4 workers'
-./ddprun --nnodes 2 --node-rank 0 --master-addr 127.0.0.1 -n 2 --max-restarts 1 --min-nproc 1 true 2>"$tmp/err"
-test $? = 2 || fail '--min-nproc over nodes'
+./ddprun --nnodes 2 --node-rank 0 --master-addr 127.0.0.1 -n 1:2 --max-restarts 1 true 2>"$tmp/err"
+test $? = 2 || fail '--nproc MIN:N over nodes'
 
 # A rank that the others wait for ends, and well.
 DDP_FAULTS=exit:rank=3,step=9,code=0 begin -n 2 $helper train 100000

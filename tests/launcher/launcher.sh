@@ -381,9 +381,9 @@ for bad in kil:rank=1 kill:rank kill:rank=x kill:rank=-1 kill:rank=0,rank=1 kill
 done
 DDP_FAULTS=kill:rank=2 run 2 -n 2 $helper steps 20; says 'DDP_FAULTS: kill:rank=2: there is no rank 2 among 2 workers'
 DDP_FAULTS="kill:rank=5000 kill" run 2 -n 1 $helper steps 20; says 'there is no rank 5000 among 1 worker$'
-DDP_FAULTS=stop:rank=3 run 2 -n 3 --dry-run --max-restarts 1 --min-nproc 2 true; says 'there is no rank 3 among 3 workers'
+DDP_FAULTS=stop:rank=3 run 2 -n 2:3 --dry-run --max-restarts 1 true; says 'there is no rank 3 among 3 workers'
 # of the job as it begins: with fewer workers after a restart it came already
-DDP_FAULTS=kill:rank=2,step=7 run 0 -n 3 --max-restarts 3 --min-nproc 2 $helper steps 20; says 'rank 2 .* was killed by SIGKILL'
+DDP_FAULTS=kill:rank=2,step=7 run 0 -n 2:3 --max-restarts 3 $helper steps 20; says 'rank 2 .* was killed by SIGKILL'
 gone 1
 
 echo "# restarts"
@@ -401,21 +401,22 @@ run 126 -n 2 --max-restarts 2 "$tmp/script"; test "$(wc -l <"$tmp/err")" = 1 || 
 gone 1
 
 echo "# fewer workers"
-run 0 -n 3 --max-restarts 3 --min-nproc 2 --log-dir "$tmp/m" sh -c 'echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE \
+run 0 -n 2:3 --max-restarts 3 --log-dir "$tmp/m" sh -c 'echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE \
     $ROLE_WORLD_SIZE $ROLE_RANK $GROUP_WORLD_SIZE $TORCHELASTIC_RESTART_COUNT; test $RANK != 2'
 says 'restarting with 2 of 3 workers (2 of 3): rank 2 failed 2 times in a row'
 says 'restarting all workers (1 of 3)'
 test "$(cat "$tmp"/m/none_*/attempt_2/[0-9]*/stdout.log)" = "$(printf '%s 2 2 2 %s 1 2\n' '0 0' 0 '1 1' 1)" ||
     fail "fewer workers: $(cat "$tmp"/m/none_*/attempt_2/[0-9]*/stdout.log)"
-run 0 -n 3 --max-restarts 2 --min-nproc 2 $helper fails 2 # the board of the smaller job
+run 0 -n 2:3 --max-restarts 2 $helper fails 2 # the board of the smaller job
 says 'restarting with 2 of 3 workers'
-run 5 -n 2 --max-restarts 2 --min-nproc 2 sh -c 'test $RANK = 1 || sleep 20; exit 5'
-grep -q 'restarting with' "$tmp/err" && fail "fewer than --min-nproc"
-run 0 -n 3 --max-restarts 4 --min-nproc 1 sh -c 'test $RANK = $((TORCHELASTIC_RESTART_COUNT % 2)) || exec sleep 0.5
+run 5 -n 2:2 --max-restarts 2 sh -c 'test $RANK = 1 || sleep 20; exit 5'
+grep -q 'restarting with' "$tmp/err" && fail "fewer than MIN"
+run 0 -n 1:3 --max-restarts 4 sh -c 'test $RANK = $((TORCHELASTIC_RESTART_COUNT % 2)) || exec sleep 0.5
     test $TORCHELASTIC_RESTART_COUNT = 3'
 grep -q 'restarting with' "$tmp/err" && fail "other ranks' failures count as in a row"
-run 2 -n 2 --min-nproc 1 true; says '--min-nproc 1 needs --max-restarts'
-run 2 -n 2 --max-restarts 1 --min-nproc 3 true; says '--min-nproc 3 is more than the number of workers, 2'
+run 2 -n 1:2 true; says '--nproc 1:... needs --max-restarts'
+run 2 -n 3:2 --max-restarts 1 true; says '--nproc 3:2: there are at most 2 workers'
+run 2 -n 2 --min-nproc 1 true; says 'use --nproc MIN:N'; for bad in : 1: :2 0:2 1:2:3 x:2 4097:2 00001:2x; do run 2 -n $bad true; says 'as in 2:4 or 2:gpu'; done
 # lose_gpu INDEX COUNT VISIBLE arguments...: in the first attempt the last worker takes this GPU off the bus and fails
 lose_gpu()
 {
@@ -438,20 +439,20 @@ lose_gpu()
     unset FAKE_GPUS_LOST
     bare_sorted
 }
-lose_gpu 1 3 - --max-restarts 1 --min-nproc 2; workers '0 0 2 GPU-aa-0,GPU-cc-2' '1 1 2 GPU-aa-0,GPU-cc-2'
+lose_gpu 1 3 - --max-restarts 1 -n 2:gpu; workers '0 0 2 GPU-aa-0,GPU-cc-2' '1 1 2 GPU-aa-0,GPU-cc-2'
 says 'restarting with 2 of 3 workers (1 of 1): GPU 1 (GPU-bb-1) is gone'
-lose_gpu 0 4 2,0,3 --max-restarts 1 --min-nproc 1 --virtual-local-rank; workers '0 0 2 GPU-cc-2' '1 0 2 GPU-dd-3'
-lose_gpu 1 3 - -n 2 --max-restarts 1 --min-nproc 1; workers '0 0 2 GPU-aa-0,GPU-cc-2' '1 1 2 GPU-aa-0,GPU-cc-2'
+lose_gpu 0 4 2,0,3 --max-restarts 1 -n 1:gpu --virtual-local-rank; workers '0 0 2 GPU-cc-2' '1 0 2 GPU-dd-3'
+lose_gpu 1 3 - -n 1:2 --max-restarts 1; workers '0 0 2 GPU-aa-0,GPU-cc-2' '1 1 2 GPU-aa-0,GPU-cc-2'
 says 'restarting with 2 of 2 workers (1 of 1): GPU 1 (GPU-bb-1) is gone'
-lose_gpu '0 1' 3 - --max-restarts 1 --min-nproc 2; test $code = 9 || fail "too few GPUs left: exit code $code"
-says 'not restarting: GPU 0 (GPU-aa-0), GPU 1 (GPU-bb-1) are gone, and 1 left, fewer than --min-nproc 2'
-lose_gpu '' 3 - --max-restarts 1 --min-nproc 2; workers '0 0 3 unset' '1 1 3 unset' '2 2 3 unset'
+lose_gpu '0 1' 3 - --max-restarts 1 -n 2:gpu; test $code = 9 || fail "too few GPUs left: exit code $code"
+says 'not restarting: GPU 0 (GPU-aa-0), GPU 1 (GPU-bb-1) are gone, and 1 left, fewer than --nproc 2:'
+lose_gpu '' 3 - --max-restarts 1 -n 2:gpu; workers '0 0 3 unset' '1 1 3 unset' '2 2 3 unset'
 lose_gpu 1 3 - --max-restarts 1; workers '0 0 3 unset' '1 1 3 unset' '2 2 3 unset'
 # a GPU whose worker always fails is left alone
 (
     FAKE_GPUS=3 LD_LIBRARY_PATH=$tmp/nvml
     export FAKE_GPUS LD_LIBRARY_PATH
-    timeout 20 $ddprun --max-restarts 2 --min-nproc 2 sh -c 'test ${CUDA_VISIBLE_DEVICES-unset} != unset || {
+    timeout 20 $ddprun --max-restarts 2 -n 2:gpu sh -c 'test ${CUDA_VISIBLE_DEVICES-unset} != unset || {
         test $RANK = 1 || exec sleep 20
         exit 9; }
         echo $RANK $LOCAL_RANK $WORLD_SIZE $CUDA_VISIBLE_DEVICES'

@@ -89,7 +89,7 @@ refused "a wrong MASTER_PORT" 'MASTER_ADDR=n0 MASTER_PORT=x' 'MASTER_PORT=x: mus
 refused "a long address" A=b '--master-addr: must have at most 255' --nnodes 2 --node-rank 1 --master-addr "$(printf '%0300d' 1)"
 refused "too many workers" A=b '4096 nodes, with 2 workers on this one: a job has at most 4096' --nnodes 4096 --node-rank 1 --master-addr n0 -n 2
 refused "a number that overflows" 'PMI_SIZE=1073741824 PMI_RANK=1 MASTER_ADDR=n0' '1073741824 nodes, with 4 workers on this one: a job has at most' -n 4
-refused "fewer workers" A=b '--min-nproc 1: on several nodes a job cannot continue with fewer workers' $by_hand --min-nproc 1 --max-restarts 1
+refused "fewer workers" A=b '--nproc 1:2 is for one machine: several nodes continue with fewer by --nnodes MIN:MAX' $by_hand -n 1:2 --max-restarts 1
 DDP_FAULTS=kill:rank=1 place "a fault of another node" A=b 0,0/2 --nnodes 2 --node-rank 0 --master-addr n0
 
 echo "# srun"

@@ -55,7 +55,9 @@ enum hold {
 /* What a job whose nodes come and go needs besides. */
 struct elastic {
     bool on;
-    int least, most; /* nodes */
+    int least, most;  /* nodes */
+    int most_workers; /* that the program has a use for, as it has said; 0: any number */
+    bool spare_told;  /* node 0: that a node waits, which would bring more */
     /* Of node 0's door. */
     struct proof proof;
     char job[128], host[HOST_NAME_MAX + 1], command[COMMAND_BYTES];
@@ -71,7 +73,8 @@ struct elastic {
     /* Node 0: whether other nodes may go on without it (takeover.c). */
     int voters; /* the last members that all knew of each other, but for those that have ended */
     int silent; /* nodes lost since then that may live */
-    int old;    /* so many members, the first, are voters */
+    int silent_new;    /* ... of which so many are no voters */
+    int old;           /* so many members, the first, are voters */
     bool tie_is_lost;  /* a node 0 before this one may live */
     bool confirmed;    /* the members know of each other */
     int expected;      /* of a new node 0: members that come back */

@@ -46,7 +46,7 @@ void takeover_take(struct job *job, const struct link_succession *succession)
     elastic->changing = false;
     elastic->wait_end_ns = 0;
     elastic->voters = succession->voters;
-    elastic->old = elastic->silent = 0;
+    elastic->old = elastic->silent = elastic->silent_new = 0;
     elastic->tie_is_lost = succession->tie_is_lost;
     elastic->expected = succession->reached;
     elastic->return_ns = ddp_clock_ns() + (int64_t)(takeover_seconds(job) * 1e9);
@@ -63,8 +63,9 @@ void takeover_take(struct job *job, const struct link_succession *succession)
  *
  * While members do not all know of each other, those that know the last ones may go on as these, or
  * as any between them. So from the voters, who were the last members that did, those are taken away
- * that have ended; and all nodes that were lost in silence since then, newer members too, may be
- * half of as many, at most: then they are no majority of any of these members. */
+ * that have ended; and those that were lost in silence since then may be half of as many, at most:
+ * then they are no majority of any of these members. A newer member counts once, not twice, since
+ * members that have it are one more. */
 
 bool takeover_waits(struct job *job)
 {
@@ -92,7 +93,7 @@ void takeover_note_members(struct job *job)
             return;
     elastic->confirmed = true;
     elastic->voters = elastic->old = cluster->count;
-    elastic->silent = 0;
+    elastic->silent = elastic->silent_new = 0;
     elastic->tie_is_lost = false;
 }
 
@@ -111,16 +112,19 @@ void takeover_form(struct job *job, int nodes)
 void takeover_note_loss(struct job *job, int node)
 {
     struct elastic *elastic = &job->cluster->elastic;
-    if (!job->cluster->nodes[node].left && !link_has_ended(job->cluster->link, node))
+    if (!job->cluster->nodes[node].left && !link_has_ended(job->cluster->link, node)) {
         elastic->silent++;
-    else if (node < elastic->old)
+        elastic->silent_new += node >= elastic->old;
+    } else if (node < elastic->old) {
         elastic->voters--;
+    }
 }
 
 bool takeover_forbids(const struct job *job, struct link_text *end)
 {
     const struct elastic *elastic = &job->cluster->elastic;
-    if (2 * elastic->silent + elastic->tie_is_lost <= elastic->voters)
+    const int parts = 2 * elastic->silent - elastic->silent_new;
+    if (parts + elastic->tie_is_lost <= elastic->voters)
         return false;
     end->exit_code = EXIT_LAUNCHER;
     snprintf(end->text, sizeof end->text,

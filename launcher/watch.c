@@ -435,6 +435,8 @@ bool watch_pause(struct job *job)
     struct pollfd watched[1 + CLUSTER_FDS] = {{.fd = job->signal_fd, .events = POLLIN}};
     const int late_signal = job->late_signal;
     job->late_signal = 0;
+    if (late_signal)
+        job->interrupted = false; /* what it means is found out now: perhaps this node leaves */
     if (late_signal && !take_pause_signal(job, late_signal))
         return false;
     for (;;) {

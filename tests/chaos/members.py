@@ -25,7 +25,7 @@ class Members(nodes.Nodes):
 
     def __init__(self, case, sizes, command):
         self.case, self.did, self.sizes = case, [], sizes
-        self.proxy, self.nodes = None, []
+        self.proxy, self.nodes, self.cut_at = None, [], 0
         self.port = 12000 + (os.getpid() * 127 + case.index) % 8000  # no other lane's, nor what the kernel gives away
         self.command = ["--nnodes", f"1:{MOST}", "--master-addr", "127.0.0.1", "--oversubscribe", "--grace", "3", "--node-timeout", "10",
                         "--max-restarts", str(FAILURES), *command]
@@ -70,11 +70,13 @@ class Members(nodes.Nodes):
 def lose(job, draw):
     """A node, and how. Node 0 is killed only where others are left: who was just cut off cannot go on alone."""
     first = job.first()[0]
-    if not first:  # there is none now
+    if not first or first.lost:  # there is none now
         return
     others = job.others(first)
     there = [node for node in job.nodes if node is not first and not node.poll() and not node.lost]
-    if others and draw.random() < 0.4:
+    # Whose connection was cut looks for so long whether node 0 has ended: it could take that place then, beside the next one.
+    settled = time.monotonic() > job.cut_at + 4
+    if others and settled and draw.random() < 0.4:
         node, how = first, "kill node 0"
     elif there:
         node, how = draw.choice(there), draw.choice(["kill", "kill", "leave", "cut", "reset"])
@@ -89,8 +91,10 @@ def lose(job, draw):
     elif "kill" in how:
         nodes.send(job, f"ddprun {node.number}", node.pid, node, signal.SIGKILL)
     elif how == "cut":
+        job.cut_at = time.monotonic()
         node.cable.stalled = True
     else:
+        job.cut_at = time.monotonic()
         node.cable.limit, node.cable.fault = node.cable.passed, "reset"
     job.say(f"{how} of node {node.number}")
 

@@ -334,6 +334,7 @@ static void look_at_board(struct job *job)
     if (cluster->ended)
         return;
     post(job);
+    cluster->elastic.most_workers = ddp_board_most_workers(&job->board);
     if (cluster->count > 1)
         look_at_barrier(job);
     if (atomic_load(&job->board.memory->stop_request))

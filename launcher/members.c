@@ -122,6 +122,33 @@ static bool runs(const struct job *job)
            !job->held_signal && job->state == RUNNING && job->running == job->plan->nproc;
 }
 
+static struct link_limits limits_of(const struct elastic *elastic, int64_t waited_ns)
+{
+    return (struct link_limits){elastic->most, elastic->most_workers, waited_ns};
+}
+
+/* So many nodes would be members now. */
+static int fitting_nodes(const struct cluster *cluster, int64_t waited_ns)
+{
+    const struct link_limits limits = limits_of(&cluster->elastic, waited_ns);
+    return link_fitting(cluster->link, &limits);
+}
+
+/* Says once that a node waits because the program has no use for its workers. */
+static void note_spare(struct job *job)
+{
+    const struct cluster *cluster = job->cluster;
+    struct elastic *elastic = &job->cluster->elastic;
+    if (elastic->spare_told || cluster->count >= elastic->most ||
+        link_waiting(cluster->link, elastic->hold_ns) == 0)
+        return;
+    elastic->spare_told = true;
+    ddp_log(DDP_LOG_INFO,
+            "a node has come and waits: the program can use at most %d workers, and its own would "
+            "be more",
+            elastic->most_workers);
+}
+
 bool members_wait(struct job *job)
 {
     const struct cluster *cluster = job->cluster;
@@ -134,14 +161,14 @@ bool members_wait(struct job *job)
                               "leave");
         return true;
     }
-    if (cluster->count >= elastic->most)
+    const int fitting = fitting_nodes(cluster, elastic->hold_ns) - count_alive(cluster);
+    if (fitting <= 0) {
+        note_spare(job);
         return false;
-    const int waiting = link_waiting(cluster->link, elastic->hold_ns);
-    if (waiting == 0)
-        return false;
+    }
     elastic->changing = true;
     ddp_log(DDP_LOG_INFO, "%d node%s come: ending all workers, to start them again with more",
-            waiting, waiting == 1 ? " has" : "s have");
+            fitting, fitting == 1 ? " has" : "s have");
     return true;
 }
 
@@ -207,8 +234,7 @@ bool members_form(struct job *job, struct link_text *end)
         return false;
     const int left = count_alive(cluster);
     const int64_t hold_ns = left < elastic->least ? 0 : elastic->hold_ns;
-    const int there = left + link_waiting(cluster->link, hold_ns);
-    const int nodes = there < elastic->most ? there : elastic->most;
+    const int nodes = fitting_nodes(cluster, hold_ns);
     if (cluster->ended)
         return false;
     if (nodes < elastic->least) {
@@ -223,7 +249,8 @@ bool members_form(struct job *job, struct link_text *end)
     elastic->wait_end_ns = elastic->leave_ns = 0;
     elastic->changing = false;
     takeover_form(job, nodes);
-    link_form(cluster->link, nodes, hold_ns,
+    const struct link_limits limits = limits_of(elastic, hold_ns);
+    link_form(cluster->link, &limits,
               &(struct link_round){launch_plan_free_port(), job->plan->restart + 1,
                                    job->plan->failures + !job->members_change,
                                    job->plan->first_size});

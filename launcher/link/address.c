@@ -5,6 +5,8 @@
 
 #include "launcher/link/address.h"
 
+#include "core/parse.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
@@ -92,6 +94,17 @@ void address_contact(const struct address *address, char out[CONTACT_BYTES])
     char host[LINK_NAME_BYTES];
     address_host(address, host);
     snprintf(out, CONTACT_BYTES, "%.64s %d", host, address_port(address));
+}
+
+bool address_read_contact(const char *contact, char host[CONTACT_BYTES], int *port)
+{
+    int64_t number;
+    const char *space = strrchr(contact, ' ');
+    if (!space || !ddp_parse_int64(space + 1, 1, 65535, &number))
+        return false;
+    snprintf(host, CONTACT_BYTES, "%.*s", (int)(space - contact), contact);
+    *port = (int)number;
+    return true;
 }
 
 bool address_meets_itself(int fd)

@@ -41,6 +41,9 @@ void address_show(const struct address *address, char out[LINK_NAME_BYTES]);
 /* "10.0.0.2 29500" */
 void address_contact(const struct address *address, char out[CONTACT_BYTES]);
 
+/* The same apart. False: it is nothing like that. */
+bool address_read_contact(const char *contact, char host[CONTACT_BYTES], int *port);
+
 /* A socket on the way to a port where nobody listens can meet itself. */
 bool address_meets_itself(int fd);
 

@@ -342,6 +342,8 @@ static void heard_join(struct door *door, struct stranger *stranger, const struc
     door->arrived++;
     door->arrival_ns = ddp_clock_ns();
     peer_ping(link, peer);
+    if (link->meeting.round.worker_port > 0) /* members have been formed */
+        peer_welcome(link, peer);
     door_take_pings(door, peer); /* that have come with this */
 }
 

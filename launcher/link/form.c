@@ -44,9 +44,9 @@ int link_votes(const struct link *link, uint32_t epoch)
     return votes;
 }
 
-static void welcome(struct link *link, int node)
+void peer_welcome(struct link *link, struct peer *peer)
 {
-    struct peer *peer = &link->peers[node];
+    const int node = peer_node(link, peer);
     const struct link_round *round = &link->meeting.round;
     const struct welcome welcome = {.node = (uint32_t)node,
                                     .node_count = (uint32_t)link->count,
@@ -62,17 +62,40 @@ static void welcome(struct link *link, int node)
                  offsetof(struct member, name) + strlen(member.name) + 1);
     }
     peer_put(link, peer, FRAME_WELCOME, &welcome, sizeof welcome);
-    peer->connection.phase = PHASE_RUNNING;
+    if (node < link->count)
+        peer->connection.phase = PHASE_RUNNING;
 }
 
-void link_form(struct link *link, int most, int64_t waited_ns, const struct link_round *round)
+/* Takes a node into account that would be the next member, if there is room for it. */
+static bool fits(const struct link *link, int i, const struct link_limits *limits, int *nodes,
+                 int *workers)
 {
-    int count = 1;
-    for (int i = 1; i < link->room && count < most; i++)
-        if (can_join(link, i, waited_ns))
-            peer_move(link, &link->peers[i], &link->peers[count++]);
-    link->count = count;
+    const int more = *workers + link->peers[i].nproc;
+    if (!can_join(link, i, limits->waited_ns) || *nodes >= limits->nodes ||
+        (i >= link->count && limits->workers > 0 && more > limits->workers))
+        return false;
+    *workers = more;
+    ++*nodes;
+    return true;
+}
+
+int link_fitting(const struct link *link, const struct link_limits *limits)
+{
+    int nodes = 1, workers = link->peers[0].nproc;
+    for (int i = 1; i < link->room; i++)
+        fits(link, i, limits, &nodes, &workers);
+    return nodes;
+}
+
+void link_form(struct link *link, const struct link_limits *limits, const struct link_round *round)
+{
+    int nodes = 1, workers = link->peers[0].nproc;
+    for (int i = 1; i < link->room; i++)
+        if (fits(link, i, limits, &nodes, &workers))
+            peer_move(link, &link->peers[i], &link->peers[nodes - 1]);
+    link->count = nodes;
     link->meeting.round = *round;
-    for (int i = 1; i < count; i++)
-        welcome(link, i);
+    for (int i = 1; i < link->room; i++)
+        if (link->peers[i].connection.fd >= 0)
+            peer_welcome(link, &link->peers[i]);
 }

@@ -103,7 +103,7 @@ bool frame_read(const struct frame *frame, union frame_data *data)
         return ends(data->refusal.text, sizeof data->refusal.text);
     case FRAME_WELCOME:
         return data->welcome.worker_port > 0 && data->welcome.worker_port < 65536 &&
-               data->welcome.node > 0 && data->welcome.node < data->welcome.node_count &&
+               data->welcome.node > 0 && data->welcome.node_count > 0 &&
                data->welcome.restart < INT32_MAX && data->welcome.failures < INT32_MAX &&
                data->welcome.first_size <= DDP_BOARD_MAX_WORLD;
     case FRAME_MEMBER:

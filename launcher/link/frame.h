@@ -9,7 +9,7 @@
 #include "launcher/link/link.h"
 
 #define FRAME_MAGIC    UINT64_C(0x6b6e696c70726464) /* "ddrplink" in memory */
-#define FRAME_PROTOCOL 5u
+#define FRAME_PROTOCOL 6u
 
 /* Kinds below LINK_POSTED are the link's own. */
 enum {
@@ -92,7 +92,7 @@ struct member {
 };
 
 struct welcome {
-    uint32_t node, node_count; /* the receiver's place among the members */
+    uint32_t node, node_count; /* the receiver's place among the members; behind them it waits */
     uint32_t worker_port;
     uint32_t restart, failures;
     uint32_t first_size; /* as in struct link_round */

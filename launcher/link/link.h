@@ -225,10 +225,20 @@ int link_node(const struct link *link);
 /* Node 0 of an elastic job: how many nodes have waited for so long to become members. */
 int link_waiting(const struct link *link, int64_t waited_ns);
 
-/* The same: the nodes that are there become the members, at most `most`, in the order in which they
- * are; then those that have waited for so long. All are told, with what they need for the next
- * attempt. */
-void link_form(struct link *link, int most, int64_t waited_ns, const struct link_round *round);
+/* Of the next members; those that are members already stay. */
+struct link_limits {
+    int nodes;         /* at most */
+    int workers;       /* of all, at most, when others join; 0: any number */
+    int64_t waited_ns; /* by those that join */
+};
+
+/* The same: how many members there would be now. */
+int link_fitting(const struct link *link, const struct link_limits *limits);
+
+/* The same: the nodes that are there become the members, in the order in which they are; then those
+ * that wait and fit. All are told, with what they need for the next attempt; those that still wait,
+ * which member they can go to when this one is lost. */
+void link_form(struct link *link, const struct link_limits *limits, const struct link_round *round);
 
 /* A node but node 0 whose connection was lost: is that because its process has ended? Else it may
  * live. */

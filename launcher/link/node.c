@@ -41,6 +41,7 @@ struct trying {
     bool answered;
     int silent; /* how often it said nothing */
     bool told, warned, waits;
+    bool orphan; /* node 0 was lost while this node waited: one of its members will be the next */
     struct link_contact contact;     /* from PMIx */
     char shown[LINK_NAME_BYTES];     /* the address that is tried */
     char why[LINK_NAME_BYTES + 256]; /* what went wrong last */
@@ -144,7 +145,7 @@ static enum ddp_status no_ddprun(struct trying *t, const struct connection *conn
 
 static enum ddp_status no_answer(struct trying *t, const struct connection *connection)
 {
-    if (connection->phase == PHASE_HELLO && t->setup->epoch == 0 && only_one(t) &&
+    if (connection->phase == PHASE_HELLO && t->setup->epoch == 0 && !t->orphan && only_one(t) &&
         ++t->silent == SILENT && !ddp_deadline_passed(t->deadline_ns))
         return ddp_fail(
             DDP_ERR_IO,
@@ -370,10 +371,26 @@ static enum ddp_status give_up(const struct trying *t)
                     t->why, hint);
 }
 
+/* The first of them that lives is the next node 0, and answers when it knows that. */
+static enum ddp_status try_members(struct trying *t)
+{
+    char host[CONTACT_BYTES];
+    enum ddp_status status = DDP_ERR_TIMEOUT;
+    for (int i = 1; i < t->link->count && status == DDP_ERR_TIMEOUT; i++) {
+        if (!address_read_contact(t->link->peers[i].contact, host, &t->port))
+            continue;
+        t->name = host;
+        t->addresses.count = 0;
+        status = try_all(t);
+    }
+    t->name = t->setup->address;
+    return status;
+}
+
 static enum ddp_status find_node0(struct trying *t)
 {
     for (;;) {
-        enum ddp_status status = try_all(t);
+        enum ddp_status status = t->orphan ? try_members(t) : try_all(t);
         if (status != DDP_ERR_TIMEOUT)
             return status;
         if (ddp_deadline_passed(t->deadline_ns))
@@ -411,6 +428,10 @@ static enum ddp_status act(struct trying *t, const struct frame *frame)
     case FRAME_WELCOME:
         if (!peers_take_welcome(link))
             break;
+        if (link->node >= link->count) {
+            peer_set_name(&link->peers[link->node], t->setup->host);
+            return DDP_ERR_TIMEOUT;
+        }
         node0->connection.phase = PHASE_RUNNING;
         return DDP_OK;
     case FRAME_GOODBYE:
@@ -440,6 +461,25 @@ static enum ddp_status hear_node0(struct trying *t)
     return DDP_ERR_TIMEOUT;
 }
 
+/* DDP_OK: there is another node 0. */
+static enum ddp_status look_elsewhere(struct trying *t)
+{
+    struct peer *node0 = &t->link->peers[0];
+    ddp_log(DDP_LOG_INFO, "%s; this node waits for the next node 0", node0->why);
+    peer_clear(t->link, node0);
+    t->link->next = 0;
+    t->orphan = true;
+    t->waits = false;
+    t->port_count = 1;
+    t->deadline_ns = ddp_clock_ns() + (int64_t)(t->setup->node_timeout * 1e9);
+    enum ddp_status status = find_node0(t);
+    if (status == DDP_OK)
+        status = peer_watch(t->link, node0);
+    if (status == DDP_OK)
+        peer_ping(t->link, node0);
+    return status;
+}
+
 /* Node 0 says when it takes too long. */
 static enum ddp_status wait_for_all(struct trying *t)
 {
@@ -461,8 +501,14 @@ static enum ddp_status wait_for_all(struct trying *t)
             peers_tick(link);
         else if (peer_handle(link, node0, event.events))
             status = hear_node0(t);
-        if (node0->lost)
+        if (node0->lost && (link->count <= 1 || link->node < link->count))
             return ddp_fail(DDP_ERR_IO, "while the nodes came together %s", node0->why);
+        if (node0->lost) {
+            status = look_elsewhere(t);
+            if (status != DDP_OK)
+                return status;
+            status = DDP_ERR_TIMEOUT;
+        }
     } while (status == DDP_ERR_TIMEOUT);
     return status;
 }

@@ -270,7 +270,7 @@ enum ddp_status link_node0_join(struct link *link, const struct link_setup *setu
     if (door->status == DDP_OK && setup->epoch == 0) {
         wait_for_nodes(&j);
         if (door->status == DDP_OK)
-            link_form(link, setup->node_count, 0,
+            link_form(link, &(struct link_limits){.nodes = setup->node_count},
                       &(struct link_round){.worker_port = setup->worker_port});
         else
             end_joining(&j);

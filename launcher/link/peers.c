@@ -189,7 +189,7 @@ bool peers_take_member(struct link *link)
 bool peers_take_welcome(struct link *link)
 {
     const struct welcome *welcome = &link->data.welcome;
-    if ((int)welcome->node_count != link->next)
+    if ((int)welcome->node_count != link->next || (int64_t)welcome->node >= link->room)
         return false;
     link->peers[welcome->node].status = link->peers[link->node].status;
     link->node = (int)welcome->node;

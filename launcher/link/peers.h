@@ -40,6 +40,9 @@ void peer_move(struct link *link, struct peer *from, struct peer *to);
 bool peers_take_member(struct link *link);
 bool peers_take_welcome(struct link *link);
 
+/* Node 0: tells a node which members there are, and whether it is one of them or waits. */
+void peer_welcome(struct link *link, struct peer *peer);
+
 /* Sends a sign of life. */
 static inline void peer_ping(struct link *link, struct peer *peer)
 {

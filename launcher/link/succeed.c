@@ -11,7 +11,6 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/memory.h"
-#include "core/parse.h"
 #include "launcher/link/listen.h"
 #include "launcher/link/peers.h"
 
@@ -35,21 +34,10 @@ enum member_state {
 
 struct candidate {
     enum member_state state;
-    char host[LINK_NAME_BYTES]; /* "": it cannot be node 0 */
+    char host[CONTACT_BYTES]; /* "": it cannot be node 0 */
     int port;
     int fd; /* on its way; -1: none */
 };
-
-/* "10.0.0.2 29500" */
-static void read_contact(struct candidate *member, const char *contact)
-{
-    int64_t port;
-    const char *space = strrchr(contact, ' ');
-    if (!space || !ddp_parse_int64(space + 1, 1, 65535, &port))
-        return;
-    snprintf(member->host, sizeof member->host, "%.*s", (int)(space - contact), contact);
-    member->port = (int)port;
-}
 
 /* What has become of a connection; 0: it is up. */
 static void note_end(struct candidate *member, int error)
@@ -220,7 +208,7 @@ enum ddp_status link_succeed(struct link **link, const struct link_setup *setup,
         return DDP_ERR_MEMORY;
     for (int i = 0; i < last->count; i++) {
         members[i].fd = -1;
-        read_contact(&members[i], last->peers[i].contact);
+        address_read_contact(last->peers[i].contact, members[i].host, &members[i].port);
     }
     enum ddp_status status = find_next(&next, last, setup, members, succession);
     if (status == DDP_OK && !next)

@@ -90,7 +90,6 @@ enum ddp_status ddp_board_create(struct ddp_board *board, int *fd, const int *st
     m->size = (uint32_t)shape.size;
     m->bytes = bytes;
     m->start_ns = ddp_clock_ns();
-    m->launcher_pid = getpid();
     atomic_store(&m->stop_step, INT64_MAX);
     for (int i = 0; i < shape.workers; i++) {
         atomic_store(&m->lines[i].step, -1);

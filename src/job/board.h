@@ -181,10 +181,10 @@ struct ddp_board_memory {
     uint32_t first, size;
     uint64_t bytes;
     int64_t start_ns;
-    int32_t launcher_pid;
-    uint32_t restart;    /* 0, then one more for each restart of the job */
-    uint32_t first_size; /* workers of the job in its first attempt; 0: not known */
-    uint32_t flags;      /* enum ddp_board_flag */
+    _Atomic uint32_t most_workers; /* of the job that the program has a use for; 0: any number */
+    uint32_t restart;              /* 0, then one more for each restart of the job */
+    uint32_t first_size;           /* workers of the job in its first attempt; 0: not known */
+    uint32_t flags;                /* enum ddp_board_flag */
     uint32_t fault_count;
     /* Which files the heap and the copy are. */
     struct ddp_board_file heap, copy;
@@ -224,6 +224,13 @@ static inline int ddp_board_first_rank(const struct ddp_board *board)
 static inline int ddp_board_job_size(const struct ddp_board *board)
 {
     return board->shape.size;
+}
+
+/* Of the job, that the program has a use for; 0: any number. */
+static inline int ddp_board_most_workers(const struct ddp_board *board)
+{
+    const uint32_t most = atomic_load(&board->memory->most_workers);
+    return most < DDP_BOARD_MAX_WORLD ? (int)most : 0;
 }
 
 /* Of a rank of the job; nodes > 1. */

@@ -61,6 +61,9 @@ bool ddp_job_nodes_change(const ddp_job *job);
  * workers again. Local. */
 void ddp_job_accept_change(ddp_job *job);
 
+/* More workers than that would be of no use to the program: nodes that would bring them wait. */
+void ddp_job_limit_workers(ddp_job *job, int most);
+
 /* Takes `bytes` (a multiple of the page size) of the heap permanently; only the caller knows
  * the offset. Local, safe between processes (an atomic addition on the board). */
 enum ddp_status ddp_job_heap_reserve(ddp_job *job, size_t bytes, uint64_t *offset);

@@ -81,6 +81,11 @@ void ddp_job_accept_change(ddp_job *job)
     atomic_store(&job->line->accepts_stop, DDP_BOARD_ACCEPTS_CHANGE);
 }
 
+void ddp_job_limit_workers(ddp_job *job, int most)
+{
+    atomic_store(&job->board.memory->most_workers, (uint32_t)most);
+}
+
 void ddp_stop_refuse(ddp_job *job)
 {
     atomic_store(&job->line->accepts_stop, 0);

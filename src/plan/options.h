@@ -266,6 +266,9 @@ void ddp_train_plan_lanes(struct ddp_train_plan *plan, int64_t wanted);
  * then gives the same bits. DDP_ERR_INVALID: names what would. */
 enum ddp_status ddp_train_plan_check_lanes(const struct ddp_train_plan *plan);
 
+/* Workers that the run has a use for, so that each has shards: its global batch stays. */
+int ddp_train_plan_most_workers(const struct ddp_train_plan *plan);
+
 int64_t ddp_train_plan_process_shards(const struct ddp_train_plan *plan); /* of all its replicas */
 int ddp_train_plan_arrays(const struct ddp_train_plan *plan); /* of all gradients, of a unit */
 

@@ -72,6 +72,14 @@ enum ddp_status ddp_train_plan_check_lanes(const struct ddp_train_plan *plan)
                     plan->wanted_lanes, unit, plan->wanted_lanes == 1 ? "" : "s");
 }
 
+int ddp_train_plan_most_workers(const struct ddp_train_plan *plan)
+{
+    int64_t units = plan->wanted_lanes;
+    if (plan->local.every <= 1 && plan->global_shards < units)
+        units = plan->global_shards;
+    return (int)units * ddp_train_plan_stage_workers(plan);
+}
+
 int ddp_train_plan_arrays(const struct ddp_train_plan *plan)
 {
     const struct ddp_lanes_room room =

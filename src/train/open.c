@@ -354,6 +354,8 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
     if (status == DDP_OK)
         status = ddp_run_copy_reserve(run);
     if (status == DDP_OK)
+        ddp_job_limit_workers(run->job, ddp_train_plan_most_workers(&run->planned.plan));
+    if (status == DDP_OK)
         status = on_device(run, create_evaluator);
     if (status == DDP_OK)
         status = ddp_run_best_open(run);

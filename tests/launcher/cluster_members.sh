@@ -52,9 +52,12 @@ grep -qE '^ddprun: 2 nodes for [0-9.]+ s, 3 nodes for [0-9.]+ s, 2 nodes for [0-
 
 what="one that is asked to leave"
 start 0 1 2
+asked=$(date +%s%N)
 signal TERM 1
 ended "$what" 1 75 'SIGTERM: this node leaves the job'
 attempt "$what" $((last + 1)) 0 2
+# A second passes before: whoever asks all nodes to stop may reach them one after another.
+[ $((($(date +%s%N) - asked) / 1000000)) -ge 1000 ] || fail "$what: the others were not given a second to be asked too"
 grep -q "node 1 ($(host 1)) was asked to leave" "$work/node.0" || fail "$what: host 0 says: $(cat "$work/node.0")"
 until_true shows '^nodes: 2 now, of 2 to 3; 1 came, 1 left, 0 lost; ' || fail "$what: $(cat "$work/shown")"
 
@@ -154,6 +157,25 @@ for one in 0 1 2; do ended "$what" $one 0 ''; done
 awk -F '"first_step":|"step":' '/"event":"run"/ && last { print ($2 + 0 <= last ? "again" : "on") } /"event":"step"/ { last = $2 + 0 }' \
     "$work/log" | tr '\n' ' ' >"$work/starts"
 grep -q '^\(again\|on\) on on $' "$work/starts" || fail "$what: starts with steps that were done: $(cat "$work/starts")"
+cmp "$work/alone" "$work/weights" || fail "$what: other weights"
+hosts_empty "$what"
+
+# More workers than shards are of no use: one that comes waits, until it can take the place of another.
+what="a spare" nodes=1:3
+port=$((port + 1))
+set -- "$trainer" --model gpt2 --data "$work/text" --layers 1 --heads 2 --channels 32 --seq-len 16 --batch-size 1 --threads 1 --no-eval \
+    --steps 700 --quiet
+expect "$what, alone" 0 '' "$@" --acc-steps 2 --save "$work/alone"
+rm -f "$work/log" "$work/weights"
+set -- "$@" --copy-every 100 --save "$work/weights" --log "$work/log"
+node 0 "$@"
+node 1 "$@"
+until_true reached 1 || { fail "$what: $(cat "$work/node.0")"; finish; }
+node 2 "$@"
+until_true grep -q 'a node has come and waits: the program can use at most 2 workers' "$work/node.0" || fail "$what: $(cat "$work/node.0")"
+kill_host 1
+for one in 0 2; do ended "$what" $one 0 ''; done
+[ "$(grep -c '"event":"run".*"nodes":2,' "$work/log")" -eq 2 ] || fail "$what: $(grep '"event":"run"' "$work/log")"
 cmp "$work/alone" "$work/weights" || fail "$what: other weights"
 hosts_empty "$what"
 finish

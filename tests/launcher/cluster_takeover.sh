@@ -30,6 +30,18 @@ signal CONT 0
 ended "$what" 0 125 'has not answered for 5 s; ending all nodes'
 all_end 0 1 2
 
+what="one waits when node 0 dies"
+start 0 1 2
+(
+    export DDP_LOG=debug
+    node 3 "$worker"
+)
+until_true grep -q 'node 0 has room for this node to wait' "$work/node.3" || fail "$what: $(cat "$work/node.3")"
+kill_host 0
+attempt "$what" $((last + 1)) 1 2 3
+grep -q "node 0 ($(host 0)) is lost: .*; this node waits for the next node 0" "$work/node.3" || fail "$what: $(cat "$work/node.3")"
+all_end 0 1 2 3
+
 what="of two nodes, the other dies" nodes=1:3
 start 0 1
 kill_host 0

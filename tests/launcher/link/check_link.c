@@ -415,10 +415,14 @@ START_TEST(members_change)
     nodes[1].link = NULL;
     expect_kind(nodes[0].link, &message, LINK_LEFT);
     ck_assert_int_eq(message.node, 1);
-    link_form(nodes[0].link, 3, INT64_C(600000000000), &round); /* it has not waited so long */
+    const struct link_limits patient = {.nodes = 3, .waited_ns = INT64_C(600000000000)};
+    const struct link_limits narrow = {.nodes = 3, .workers = 5}, wide = {.nodes = 3, .workers = 6};
+    ck_assert_int_eq(link_fitting(nodes[0].link, &narrow), 2);
+    ck_assert_int_eq(link_fitting(nodes[0].link, &wide), 3);
+    link_form(nodes[0].link, &patient, &round); /* it has not waited so long */
     expect_kind(nodes[2].link, &message, LINK_FORMED);
     is_member(nodes[2].link, 1, after, 2);
-    link_form(nodes[0].link, 3, 0, &round);
+    link_form(nodes[0].link, &wide, &round);
     pthread_join(nodes[3].thread, NULL);
     ck_assert_msg(nodes[3].status == DDP_OK, "%s", nodes[3].error);
     expect_kind(nodes[2].link, &message, LINK_FORMED);
@@ -471,7 +475,7 @@ START_TEST(node_0_is_lost)
     while (link_votes(nodes[1].link, 1) == 0)
         ck_assert(!wait_message(nodes[1].link, &message, 10));
     ck_assert_int_eq(link_votes(nodes[1].link, 2), 0);
-    link_form(nodes[1].link, 3, 0, &round);
+    link_form(nodes[1].link, &(struct link_limits){.nodes = 3}, &round);
     pthread_join(nodes[2].thread, NULL);
     ck_assert_int_eq(nodes[2].status, DDP_OK);
     is_member(nodes[1].link, 0, names, 2);

@@ -3,7 +3,7 @@
 #
 # usage: wheel.py STAGE VERSION DIRECTORY
 #
-# Makes a wheel for pip, in DIRECTORY, of what `make install DESTDIR=STAGE` has left. CC, STRIP, READELF and PATCHELF are
+# Makes a wheel for pip, in DIRECTORY, of what `make install DESTDIR=STAGE` has left, and of the site in STAGE/site. CC, STRIP, READELF and PATCHELF are
 # environment variables. `make wheel` calls this.
 #
 # The programs themselves are in the wheel's scripts, so that pip puts them into bin and no Python starts before they do.
@@ -144,7 +144,8 @@ def documents(stage):
     pages = {f"data/share/man/man{page.suffix[1:]}/{page.name}": page for page in stage.rglob("man[17]/*")}
     words = {f"data/share/bash-completion/completions/{name}": file
              for name in PROGRAMS for file in stage.rglob(f"completions/{name}")}
-    return {**pages, **words}
+    site = {f"data/share/doc/ddprun/html/{page.name}": page for page in (stage / "site").iterdir()}
+    return {**pages, **words, **site}
 
 
 def write_wheel(path, info, files):

@@ -6,7 +6,7 @@
 # WHEEL_PYTHONS="python3.9 ..." are the Pythons to install it for, instead of python3.
 # shellcheck disable=SC2086 # pip and options are lists of words
 . "${srcdir:-.}/tests/lib/cli.inc"
-for tool in patchelf dpkg-query python3; do
+for tool in patchelf dpkg-query python3 cmark-gfm mandoc; do
     command -v $tool >/dev/null || skip "$tool is not installed"
 done
 python3 -c 'import ensurepip, venv' 2>/dev/null || skip "python3 makes no virtual environment: install python3-venv"
@@ -45,6 +45,7 @@ installed() {
     for page in trainer.1 ddprun.1 ddpreport.1 trainer-data.7; do
         [ -s "$work/venv/share/man/man${page#*.}/$page" ] || fail "$page is not there"
     done
+    expect "links of the documentation" 0 'lead somewhere' python3 "$here/tests/doc/links.py" "$work/venv/share/doc/ddprun/html"
     if command -v manpath >/dev/null; then
         expect "$1: man" 0 "(^|:)$work/venv/share/man" env PATH="$work/venv/bin:$PATH" manpath -q
     fi

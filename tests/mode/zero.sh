@@ -38,4 +38,8 @@ else
     awk -v w="$whole" -v t="$thin" 'BEGIN { exit !(t > 0 && t < w - 15) }' || fail "memory: $thin MB with --zero 2, $whole MB with 1"
 fi
 expect "local steps" 2 '--sync-every 4: each worker .*--zero 0' "$ddprun" -n 2 "$trainer" $few --sync-every 4 --zero 2
+expect "on GPUs" 2 '--zero 2 splits gradients in the memory of the host, .* cuda: use --zero 1' \
+    "$trainer" --device cuda --mode ddp --zero 2 --plan --model gpt2
+expect "plan" 0 '^update .*split over the workers with the gradients, on one copy' "$ddprun" -n 2 "$trainer" --plan --model gpt2 --zero 2
+expect "table" 0 'ddp  *8  *2  *fp32' "$ddprun" -n 2 "$trainer" --device cpu --model gpt2 --plan-memory 8G --zero 2
 finish

@@ -17,6 +17,15 @@ for more in "" "--recompute" "--dtype bf16" "--lanes 4"; do
     same "${more:-plain}: 1 + 2" nodes 2 1,2 "$@" $split
 done
 
+# Statistics of more than a bucket, which forward passes write; sums of batch norm while buckets are on their way.
+first=
+set -- "$trainer" --device cpu --model resnet --data "$work/images" --batch-size 2 --steps 2 --seed 3 --no-eval --quiet --threads 1
+same "resnet 56: accumulation" "$@" --size 56 --global-batch 8
+same "resnet 56: 2 x 2" nodes 2 2 "$@" --size 56 --global-batch 8 $split
+first=
+same "sync-batch-norm: 1 x 4" "$ddprun" -n 4 "$@" --size 20 --sync-batch-norm
+same "sync-batch-norm: 1 x 4, gradients split" "$ddprun" -n 4 "$@" --size 20 --sync-batch-norm --zero 2 --bucket-mb 0.2
+
 first=
 same "resumed: without interruption" "$trainer" $few --steps 6
 set -- "$trainer" $few --checkpoint "$work/checkpoints"

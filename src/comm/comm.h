@@ -72,6 +72,7 @@ struct ddp_comm_call {
     const struct ddp_comm_range *ranges;
     size_t range_count;
     const struct ddp_comm_roots *roots; /* of a sum that is started; NULL: each rank has one */
+    bool thin; /* memory with nothing behind it; of a sum: what is not its result goes */
 };
 
 /* What to say and to check for each kind of call. */
@@ -153,6 +154,9 @@ struct ddp_comm_ops {
     enum ddp_status (*run)(void *state, const struct ddp_comm_call *call);
     enum ddp_status (*progress)(void *state); /* of what was started; never waits */
     enum ddp_status (*finish)(void *state);   /* waits for all that was started */
+    /* Thin memory (thin.h), where there is shared memory; else NULL. */
+    enum ddp_status (*settle)(void *state, int most);
+    enum ddp_status (*provide)(void *state, void *memory, size_t bytes);
     /* Channels (channel.h); NULL: it has none. open() is collective, and fills in `end`, which is
      * NULL if this rank is not an end. await() waits, not longer than timeout_ms, for the slot of a
      * message: of the sender's end until it is free, of the receiver's until the message is there;
@@ -218,9 +222,11 @@ enum ddp_status ddp_comm_reduce_slices_start(ddp_comm *comm, void *buffer, size_
 
 /* As that, or with grain 0 as ddp_comm_allreduce_start(), for sums of which each rank has several
  * parts: those are added up in one tree, the result goes to the first. Floats.
- *   roots  borrowed until ddp_comm_finish(); all ranks give the same */
+ *   roots  borrowed until ddp_comm_finish(); all ranks give the same
+ *   thin   the memory is thin (thin.h): once the sum is complete all of it goes but the result */
 enum ddp_status ddp_comm_reduce_roots_start(ddp_comm *comm, float *buffer, size_t count,
-                                            size_t grain, const struct ddp_comm_roots *roots);
+                                            size_t grain, const struct ddp_comm_roots *roots,
+                                            bool thin);
 
 /* The way back: each rank's slice goes to all others. Collective. */
 enum ddp_status ddp_comm_gather_slices(ddp_comm *comm, void *buffer, size_t count, size_t grain,

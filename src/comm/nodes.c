@@ -154,22 +154,25 @@ static void drop_first(struct nodes *nodes)
     if (ddp_comm_kinds[first->call.kind].starts)
         ddp_trace_end_overlapping("bucket", first->begin_ns, first->number, "bytes",
                                   (int64_t)first->call.bytes);
+    if (first->call.thin)
+        shm_give_back(&nodes->shm, &first->call);
     nodes->pending_first = (nodes->pending_first + 1) % NODES_PENDING;
     nodes->pending_count--;
 }
 
 /* Waits until the oldest call is complete. This rank sleeps in the ledger only when nothing of its
- * own is on its way, for which other machines wait. */
-static enum ddp_status complete_first(struct nodes *nodes)
+ * own is on its way, for which other machines wait.
+ *   alone  later calls may be on their way still: they move on between the turns of a sleep */
+static enum ddp_status complete_first(struct nodes *nodes, bool alone)
 {
     struct nodes_call *first = nodes_pending(nodes, 0);
-    enum ddp_status status = nodes_drive(nodes);
+    enum ddp_status status = nodes_drive(nodes, alone ? first : NULL);
     while (status == DDP_OK && !first->told) {
         status = ddp_ledger_gather(&nodes->shm.ledger, first->entry, &first->call);
         if (status == DDP_ERR_MISMATCH)
             nodes_tell_failure(nodes, first->number, &first->call);
         if (status == DDP_OK)
-            status = nodes_drive(nodes);
+            status = nodes_drive(nodes, alone ? first : NULL);
     }
     if (status == DDP_OK)
         status = ddp_ledger_wait_done(&nodes->shm.ledger, first->entry);
@@ -182,7 +185,7 @@ static enum ddp_status finish_all(struct nodes *nodes)
 {
     enum ddp_status status = DDP_OK;
     while (status == DDP_OK && nodes->pending_count > 0)
-        status = complete_first(nodes);
+        status = complete_first(nodes, false);
     return status;
 }
 
@@ -222,7 +225,7 @@ static enum ddp_status run_staged(struct nodes *nodes, struct nodes_call *c)
         status = ddp_ledger_meet(ledger, &c->call, DDP_LEDGER_NOWHERE, NULL, 0, &entry);
         c->allowed = chunk + 1;
         if (status == DDP_OK)
-            status = nodes_drive(nodes);
+            status = nodes_drive(nodes, NULL);
         if (status == DDP_OK)
             status = ddp_ledger_meet(ledger, &c->call, DDP_LEDGER_NOWHERE, NULL, 0, &entry);
         if (status == DDP_OK)
@@ -249,7 +252,7 @@ static enum ddp_status start(struct nodes *nodes, const struct ddp_comm_call *ca
     enum ddp_status status = DDP_OK;
     bool moved;
     while (status == DDP_OK && nodes->pending_count == NODES_PENDING)
-        status = complete_first(nodes);
+        status = complete_first(nodes, false);
     if (status != DDP_OK)
         return status;
     push(nodes, call);
@@ -349,6 +352,22 @@ static enum ddp_status progress(void *state)
 static enum ddp_status finish(void *state)
 {
     return noted(state, finish_all(state));
+}
+
+static enum ddp_status settle(void *state, int most)
+{
+    struct nodes *nodes = state;
+    enum ddp_status status = DDP_OK;
+    ddp_ledger_set_turn(nodes_move_on);
+    while (status == DDP_OK && nodes->pending_count > most)
+        status = complete_first(nodes, true);
+    return noted(nodes, status);
+}
+
+static enum ddp_status provide(void *state, void *memory, size_t bytes)
+{
+    struct nodes *nodes = state;
+    return shm_provide(&nodes->shm, memory, bytes);
 }
 
 /* --- setting up and leaving --- */
@@ -535,6 +554,8 @@ const struct ddp_comm_ops ddp_comm_nodes = {
     .run = run,
     .progress = progress,
     .finish = finish,
+    .settle = settle,
+    .provide = provide,
     .open = open_channel,
     .await = nodes_channel_await,
     .pass = nodes_channel_pass,

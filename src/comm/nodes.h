@@ -179,8 +179,9 @@ void nodes_call_plan(const struct nodes *nodes, struct nodes_call *c);
 enum ddp_status nodes_advance(struct nodes *nodes, bool *moved);
 
 /* Moves on until this rank is done with all calls that all ranks here have made, and everything has
- * left the process: it may sleep then. */
-enum ddp_status nodes_drive(struct nodes *nodes);
+ * left the process: it may sleep then.
+ *   until  returns earlier, once this rank is done with this call; or NULL */
+enum ddp_status nodes_drive(struct nodes *nodes, const struct nodes_call *until);
 
 /* Finds the buffers of the ranks of this machine: false when one is not registered. */
 bool nodes_find_buffers(const struct nodes *nodes, struct nodes_call *c);

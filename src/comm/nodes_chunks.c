@@ -491,14 +491,14 @@ static bool awaits_here(const struct nodes *nodes)
     return count > 0 && !nodes_pending(nodes, count - 1)->ready;
 }
 
-enum ddp_status nodes_drive(struct nodes *nodes)
+enum ddp_status nodes_drive(struct nodes *nodes, const struct nodes_call *until)
 {
     int64_t deadline = ddp_deadline_ns(nodes->place->timeout_ms);
     const int64_t begin = ddp_trace_begin();
     enum ddp_status status;
     bool moved;
     int idle = 0;
-    while ((status = nodes_advance(nodes, &moved)) == DDP_OK) {
+    while ((status = nodes_advance(nodes, &moved)) == DDP_OK && !(until && until->told)) {
         if (moved) {
             idle = 0;
             deadline = ddp_deadline_ns(nodes->place->timeout_ms);

@@ -96,6 +96,8 @@ static void drop_first(struct shm *shm)
     const struct shm_pending *first = pending_at(shm, 0);
     ddp_trace_end_overlapping("bucket", first->begin_ns, first->number, "bytes",
                               (int64_t)first->call.bytes);
+    if (first->call.thin)
+        shm_give_back(shm, &first->call);
     shm->pending_first = (shm->pending_first + 1) % SHM_PENDING;
     shm->pending_count--;
 }
@@ -148,16 +150,26 @@ static enum ddp_status complete_first(struct shm *shm)
     return status;
 }
 
-static enum ddp_status finish(void *state)
+static enum ddp_status settle(void *state, int most)
 {
     struct shm *shm = state;
     enum ddp_status status = DDP_OK;
-    while (status == DDP_OK && shm->pending_count > 0) {
+    while (status == DDP_OK && shm->pending_count > most) {
         status = progress(shm);
-        if (status == DDP_OK && shm->pending_count > 0)
+        if (status == DDP_OK && shm->pending_count > most)
             status = complete_first(shm);
     }
     return status;
+}
+
+static enum ddp_status finish(void *state)
+{
+    return settle(state, 0);
+}
+
+static enum ddp_status provide(void *state, void *memory, size_t bytes)
+{
+    return shm_provide(state, memory, bytes);
 }
 
 static enum ddp_status start(struct shm *shm, const struct ddp_comm_call *call)
@@ -193,6 +205,8 @@ const struct ddp_comm_ops ddp_comm_shm = {
     .run = run,
     .progress = progress,
     .finish = finish,
+    .settle = settle,
+    .provide = provide,
     .open = shm_channel_open,
     .await = shm_channel_await,
     .pass = shm_channel_pass,

@@ -50,6 +50,10 @@ enum ddp_status shm_alloc(void *state, const struct ddp_comm_call *call, void **
 enum ddp_status shm_alloc_for(struct shm *shm, const struct ddp_comm_call *call, size_t bytes,
                               bool shared, void **memory);
 enum ddp_status shm_free(struct shm *shm, const struct ddp_comm_call *call);
+enum ddp_status shm_provide(struct shm *shm, void *memory, size_t bytes);
+
+/* After a sum over thin memory: all but this rank's result. */
+void shm_give_back(const struct shm *shm, const struct ddp_comm_call *call);
 bool shm_registered(const void *state, const void *memory, size_t bytes);
 void shm_free_regions(struct shm *shm);
 

@@ -6,6 +6,7 @@
 #include "comm/shm.h"
 
 #include "comm/heap.h"
+#include "comm/slices.h"
 #include "core/log.h"
 #include "core/memory.h"
 
@@ -84,7 +85,9 @@ static enum ddp_status agree_on_offset(struct shm *shm, const struct ddp_comm_ca
     uint32_t number;
     *offset = DDP_LEDGER_NOWHERE;
     if (shm->place->node_rank == 0)
-        status = ddp_heap_reserve(shm->place->job, total, shm->place->node_size, offset);
+        status = call->thin
+                     ? ddp_job_heap_reserve(shm->place->job, total, offset)
+                     : ddp_heap_reserve(shm->place->job, total, shm->place->node_size, offset);
     enum ddp_status gathered = ddp_ledger_meet(&shm->ledger, call, *offset, NULL, 0, &number);
     if (gathered != DDP_OK)
         return gathered;
@@ -133,8 +136,8 @@ enum ddp_status shm_alloc_for(struct shm *shm, const struct ddp_comm_call *call,
         *region = (struct shm_region){
             .offset = offset, .total = total, .stride = stride, .bytes = bytes, .shared = shared};
         own_pages(shm, region, &own, &own_bytes);
-        status =
-            ddp_heap_map(shm->place->job, offset, total, own, own_bytes, (void **)&region->base);
+        status = ddp_heap_map(shm->place->job, offset, total, own, call->thin ? 0 : own_bytes,
+                              (void **)&region->base);
     }
     enum ddp_status voted = ddp_ledger_vote(&shm->ledger, call, &status);
     if (voted != DDP_OK || status != DDP_OK) {
@@ -150,6 +153,38 @@ enum ddp_status shm_alloc_for(struct shm *shm, const struct ddp_comm_call *call,
 enum ddp_status shm_alloc(void *state, const struct ddp_comm_call *call, void **memory)
 {
     return shm_alloc_for(state, call, call->count, call->kind == DDP_COMM_ALLOC_SHARED, memory);
+}
+
+/* --- thin memory --- */
+
+enum ddp_status shm_provide(struct shm *shm, void *memory, size_t bytes)
+{
+    const uint64_t at = shm_offset_of(shm, memory, bytes), begin = at / DDP_PAGE * DDP_PAGE;
+    if (at == DDP_LEDGER_NOWHERE)
+        return ddp_fail(DDP_ERR_INVALID, "this memory does not belong to the communicator");
+    return ddp_heap_fill(shm->place->job, begin,
+                         (size_t)(ddp_align_up(at + bytes, DDP_PAGE) - begin));
+}
+
+/* The pages that lie in these elements alone. */
+static void give_back(const struct shm *shm, const char *memory, size_t begin, size_t end)
+{
+    const uint64_t at = shm_offset_of(shm, memory, end);
+    const uint64_t first = ddp_align_up(at + begin, DDP_PAGE),
+                   last = (at + end) / DDP_PAGE * DDP_PAGE;
+    if (first < last)
+        ddp_heap_punch(shm->place->job, first, (size_t)(last - first));
+}
+
+void shm_give_back(const struct shm *shm, const struct ddp_comm_call *call)
+{
+    const struct ddp_slices all = ddp_slices_of(call, shm->place, 1);
+    const struct ddp_part own = ddp_slices_part(&all, all.rank, 0, all.count);
+    const int arrays = ddp_comm_arrays(call->roots, all.rank);
+    give_back(shm, all.memory, 0, own.at);
+    give_back(shm, all.memory, own.at + own.bytes, call->bytes);
+    for (int i = 1; i < arrays; i++)
+        give_back(shm, all.memory + (size_t)i * call->roots->bytes, 0, call->bytes);
 }
 
 /* --- giving it back --- */

@@ -25,6 +25,8 @@ struct ddp_exec {
     const float *loss_scale; /* or NULL */
     bool reported;           /* by this backward, that something is final */
     int32_t *predictions;
+    ddp_exec_before *before; /* or NULL */
+    void *before_arg;
     ddp_exec_sync *sync; /* or NULL */
     void *sync_arg;
     int sync_shards;
@@ -242,6 +244,12 @@ void ddp_exec_set_sync(ddp_exec *exec, ddp_exec_sync *sync, void *arg, int shard
     exec->sync = sync;
     exec->sync_arg = arg;
     exec->sync_shards = shards;
+}
+
+void ddp_exec_set_before(ddp_exec *exec, ddp_exec_before *before, void *arg)
+{
+    exec->before = before;
+    exec->before_arg = arg;
 }
 
 bool ddp_exec_syncs(const ddp_exec *exec)
@@ -485,36 +493,18 @@ enum ddp_status ddp_exec_loss(ddp_exec *exec)
     return status == DDP_OK && adds ? add_loss(exec) : status;
 }
 
-/* Reports how far the flat gradients are final after a node's backward: it was the last to add to
- * the parameters that no earlier operation reads. */
 static enum ddp_status report_ready(ddp_exec *exec, int number, ddp_exec_ready *ready, void *arg)
 {
-    const struct node *node = &exec->graph->nodes[number];
-    int64_t end = -1;
-    for (int i = 0; i < node->input_count; i++) {
-        const ddp_tensor *input = ddp_node_parameter(node, i);
-        if (!input || input->first_reader != number || input->stays_open)
-            continue;
-        const struct ddp_parameter *parameter = &exec->graph->parameters[input->index];
-        const int64_t last = ddp_parameter_end(parameter);
-        if (!parameter->statistic && last > end)
-            end = last;
-    }
+    const int64_t end = ddp_graph_ready_end(exec->graph, number);
     exec->reported |= end >= 0;
     return ready && end >= 0 ? ready(arg, end) : DDP_OK;
-}
-
-/* Is there nothing to do in this pass of backward? */
-static bool is_empty(const struct node *node, int pass)
-{
-    return pass >= 0 && (!node->op->backward || !node->output->needs_gradient);
 }
 
 enum ddp_status ddp_exec_pass_backward(ddp_exec *exec, int pass)
 {
     const struct node *node = &exec->graph->nodes[pass < 0 ? ~pass : pass];
     exec->pass = pass < 0 ? PASS_AGAIN : PASS_BACKWARD;
-    if (is_empty(node, pass))
+    if (ddp_graph_passes_over(node, pass))
         return DDP_OK;
     return pass < 0 ? node->op->forward(exec, node) : node->op->backward(exec, node);
 }
@@ -523,11 +513,14 @@ static enum ddp_status traced_backward(ddp_exec *exec, int pass)
 {
     const struct node *node = &exec->graph->nodes[pass < 0 ? ~pass : pass];
     const char *key = pass < 0 ? "recomputed" : "gradient of";
-    if (is_empty(node, pass))
+    if (ddp_graph_passes_over(node, pass))
         return DDP_OK;
+    enum ddp_status status = ddp_graph_announce(exec->graph, pass, exec->before, exec->before_arg);
+    if (status != DDP_OK)
+        return status;
     const int64_t begin = ddp_trace_begin();
     ddp_device_span_begin(exec->device, begin);
-    enum ddp_status status = ddp_exec_pass_backward(exec, pass);
+    status = ddp_exec_pass_backward(exec, pass);
     ddp_device_span_end(exec->device, begin, node->op->name, key, node->output->name);
     ddp_trace_end_text(node->op->name, begin, key, node->output->name);
     return status;

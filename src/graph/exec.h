@@ -125,9 +125,18 @@ ddp_exec_loss_backward(ddp_exec *exec); /* the loss part: the gradient of the ou
  *   gradients  as ddp_exec_set_gradients() */
 enum ddp_status ddp_exec_run_products(ddp_exec *exec, float *gradients);
 
+/* Called before an operation of backward writes the gradient of a parameter (its number), or adds
+ * to it. */
+typedef enum ddp_status ddp_exec_before(void *arg, int parameter);
+void ddp_exec_set_before(ddp_exec *exec, ddp_exec_before *before, void *arg);
+
 /* The network part: writes all gradients. `ready` (may be NULL) is called as they become final, in
  * order: all elements of the flat array below `end` are. */
 typedef enum ddp_status ddp_exec_ready(void *arg, int64_t end);
 enum ddp_status ddp_exec_backward(ddp_exec *exec, ddp_exec_ready *ready, void *arg);
+
+/* Calls both as a backward pass of such an exec does, and computes nothing. */
+enum ddp_status ddp_exec_walk(const ddp_graph *graph, unsigned parts, ddp_exec_before *before,
+                              ddp_exec_ready *ready, void *arg);
 
 #endif

@@ -270,6 +270,22 @@ enum ddp_status ddp_graph_plan_make(const ddp_graph *graph, unsigned parts,
                                     struct ddp_graph_plan *plan);
 void ddp_graph_plan_free(struct ddp_graph_plan *plan);
 
+/* --- walk.c: what a pass of plan->backward does to the gradients of parameters --- */
+
+/* Is there nothing to do in it? */
+static inline bool ddp_graph_passes_over(const struct node *node, int pass)
+{
+    return pass >= 0 && (!node->op->backward || !node->output->needs_gradient);
+}
+
+/* Calls `before` (may be NULL) for each gradient that it writes. */
+enum ddp_status ddp_graph_announce(const ddp_graph *graph, int pass, ddp_exec_before *before,
+                                   void *arg);
+
+/* How far the flat gradients are final after a node's backward: it was the last to add to the
+ * parameters that no earlier operation reads. -1: there is none. */
+int64_t ddp_graph_ready_end(const ddp_graph *graph, int number);
+
 /* For operations: a tensor's value and gradient on the exec's device, and what to call. */
 void *ddp_exec_value(const ddp_exec *exec, const ddp_tensor *tensor); /* NULL for a NULL tensor */
 /* The same of a parameter that may be frozen in bf16; NULL then. */

@@ -58,15 +58,26 @@ int ddp_lanes_roots(const struct ddp_lanes_run *run, int *ends)
     return ddp_reduce_run_roots(0, (int)run->lanes, (int)run->first, (int)run->end, ends);
 }
 
+/* Is the array of the root that ends the run written by its last shard alone? Lanes before the last
+ * one are written there if they are odd: ddp_lanes_array(). */
+static bool written_last(const struct ddp_lanes_run *run, int64_t root_begin)
+{
+    return run->end - root_begin <= 2 && begin_of(run, run->end) - begin_of(run, run->end - 1) == 1;
+}
+
 struct ddp_lanes_room ddp_lanes_room_of(const struct ddp_lanes_run *run)
 {
     int ends[DDP_REDUCE_ROOTS], most = 0;
     const int count = ddp_lanes_roots(run, ends);
+    const int64_t last = count > 1 ? ends[count - 2] : run->first;
     for (int i = 0; i < count; i++) {
         const int partials = ddp_lanes_partials(ends[i] - (i ? ends[i - 1] : run->first));
         most = partials > most ? partials : most;
     }
-    return (struct ddp_lanes_room){.roots = count, .partials = most, .exchanged = count};
+    return (struct ddp_lanes_room){.roots = count,
+                                   .partials = most,
+                                   .kept = count - written_last(run, last),
+                                   .exchanged = count};
 }
 
 struct ddp_lanes_room ddp_lanes_room(int64_t shards, int64_t lanes, int64_t units)
@@ -77,6 +88,7 @@ struct ddp_lanes_room ddp_lanes_room(int64_t shards, int64_t lanes, int64_t unit
         const struct ddp_lanes_room own = ddp_lanes_room_of(&run);
         room.roots = own.roots > room.roots ? own.roots : room.roots;
         room.partials = own.partials > room.partials ? own.partials : room.partials;
+        room.kept = own.kept > room.kept ? own.kept : room.kept;
         room.exchanged += own.roots;
     }
     return room;

@@ -49,6 +49,7 @@ int ddp_lanes_partials(int64_t lanes);
 /* Arrays for the lanes of a run, or of any one of so many units, and roots of all together. */
 struct ddp_lanes_room {
     int roots, partials; /* the most of a unit */
+    int kept;            /* ... of the roots, those that are written before the step's last pass */
     int exchanged;
 };
 struct ddp_lanes_room ddp_lanes_room_of(const struct ddp_lanes_run *run);

@@ -149,16 +149,22 @@ static struct ddp_lanes_room lanes_room(const struct ddp_mode_setup *setup,
 }
 
 /* What a worker has and a replica that is not the master: all but the optimizer. */
-static void add_arrays(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place,
-                       struct ddp_lanes_room room, struct ddp_mode_memory *memory)
+static enum ddp_status add_arrays(const struct ddp_mode_setup *setup,
+                                  const struct ddp_mode_place *place, struct ddp_lanes_room room,
+                                  struct ddp_mode_memory *memory)
 {
+    const bool thin = is_zero(setup, place) && setup->thin_gradients && room.kept < room.roots;
+    int64_t window = 0;
+    enum ddp_status status = thin ? ddp_share_window(setup, place->workers, &window) : DDP_OK;
     const size_t flat = flat_bytes(setup), partials = flat * (size_t)room.partials;
     if (setup->local.every > 1) /* the worker's own beside the average, and the outer anchor */
         memory->weights += (setup->local.outer ? 2 : 1) * flat;
     memory->weights += is_shared(setup, place) ? part_of(weights_bytes(setup), place->node_workers)
                                                : weights_bytes(setup);
-    memory->gradients += flat * (size_t)room.roots + (place->host_memory ? partials : 0);
+    memory->gradients += flat * (size_t)(thin ? room.kept : room.roots) +
+                         (size_t)window * sizeof(float) + (place->host_memory ? partials : 0);
     memory->locked += place->host_memory ? 0 : partials;
+    return status;
 }
 
 static enum ddp_status add_replica(const struct ddp_mode_setup *setup,
@@ -166,12 +172,13 @@ static enum ddp_status add_replica(const struct ddp_mode_setup *setup,
                                    struct ddp_mode_memory *memory)
 {
     const struct ddp_lanes_run run = ddp_mode_replica_run(setup, replica);
-    add_arrays(setup, place, ddp_lanes_room_of(&run), memory);
+    enum ddp_status status = add_arrays(setup, place, ddp_lanes_room_of(&run), memory);
     add_frozen(setup, place, setup->replicas, memory);
     if (ddp_dp_stages(setup, place->host_memory, replica))
         memory->gradients += flat_bytes(setup);
     memory->inputs += inputs_bytes(setup, place, true);
-    enum ddp_status status = add_arenas(setup, DDP_MODE_REPLICA_PARTS, &memory->activations);
+    if (status == DDP_OK)
+        status = add_arenas(setup, DDP_MODE_REPLICA_PARTS, &memory->activations);
     if (status != DDP_OK || replica > 0)
         return status;
     if (!ddp_graph_outputs_loss(setup->graph)) { /* the replicas do not have it */
@@ -224,10 +231,11 @@ static enum ddp_status add_stage_arrays(const struct ddp_mode_setup *part,
             inputs[j] = bytes > inputs[j] ? ddp_align_up(bytes, DDP_CACHE_LINE) : inputs[j];
         }
     }
-    add_arrays(part, place, lanes_room(part, place), memory);
+    enum ddp_status status = add_arrays(part, place, lanes_room(part, place), memory);
     memory->gradients += (size_t)slots * (size_t)front * sizeof(float);
     memory->inputs += inputs_bytes(part, place, false) + (size_t)slots * (inputs[0] + inputs[1]);
-    enum ddp_status status = add_optimizer(part, place, &memory->optimizer);
+    if (status == DDP_OK)
+        status = add_optimizer(part, place, &memory->optimizer);
     if (status != DDP_OK || count < 2)
         return status;
     struct ddp_passes passes;
@@ -289,10 +297,11 @@ enum ddp_status ddp_mode_plan_memory(const struct ddp_mode_setup *setup,
                 status = add_replica(setup, place, r, memory);
         return status;
     }
-    add_arrays(setup, place, lanes_room(setup, place), memory);
+    status = add_arrays(setup, place, lanes_room(setup, place), memory);
     add_frozen(setup, place, place->node_workers, memory);
     memory->inputs += inputs_bytes(setup, place, false);
-    status = add_arenas(setup, DDP_MODE_WORKER_PARTS, &memory->activations);
+    if (status == DDP_OK)
+        status = add_arenas(setup, DDP_MODE_WORKER_PARTS, &memory->activations);
     return status == DDP_OK ? add_optimizer(setup, place, &memory->optimizer) : status;
 }
 

@@ -76,10 +76,12 @@ struct ddp_mode_setup {
     bool only_finite;         /* leave out an update when its loss or norm is not finite */
     bool gradient_norm;       /* compute its norm in each step, even without clipping */
     bool zero;                /* DDP: the update is shared out over the workers */
-    bool shared_weights;      /* ... which have one copy of the weights on each machine, where the
+    bool thin_gradients;  /* ... and a worker keeps the sums of its slices alone (ZeRO, stage 2);
+                            the communicator has thin memory */
+    bool shared_weights;  /* ... which have one copy of the weights on each machine, where the
                             communicator has shared memory, and on one machine also of the state;
                             the device computes in the host's memory */
-    bool sync_batch_norm;     /* DDP with one local shard: batch norm over all workers' shards */
+    bool sync_batch_norm; /* DDP with one local shard: batch norm over all workers' shards */
     struct ddp_mode_local local; /* DDP without zero */
     /* Pipeline: worker r has stage r % stages of replica r / stages; a single worker has all
      * stages, each on a device of `devices`. Shards and lanes are those of a replica; as many lanes

@@ -3,75 +3,21 @@
  * See share.h. */
 #include "config.h"
 
-#include "mode/share.h"
+#include "mode/share_slices.h"
 
-#include "comm/comm.h"
+#include "comm/thin.h"
 #include "core/memory.h"
 #include "core/trace.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_BUCKET_BYTES ((size_t)1 << 20) /* as PyTorch: the exchange starts early */
-
-static struct ddp_replica *replica_of(const struct ddp_share *share)
-{
-    return share->mode->replicas;
-}
-
-/* Cuts the flat array, which is in ready order, into buckets of whole grains: the slices of a
- * bucket then cut no block of the norm in two. Where workers get slices, the first bucket is the
- * grain with the loss, and all get that. */
-static enum ddp_status cut_buckets(struct ddp_share *share)
-{
-    const struct ddp_mode_setup *setup = &share->mode->setup;
-    const int64_t count = ddp_graph_flat_count(setup->graph);
-    const int64_t grain = DDP_UPDATE_GRAIN, most = (int64_t)(FIRST_BUCKET_BYTES / sizeof(float));
-    int64_t size = (int64_t)(setup->bucket_bytes / sizeof(float)) / grain * grain, end = 0;
-    size = size < grain ? grain : size;
-    share->bucket_end = ddp_array_alloc((size_t)(count / size + 3), sizeof *share->bucket_end);
-    if (!share->bucket_end)
-        return DDP_ERR_MEMORY;
-    while (end < count) {
-        const bool early = end <= grain;
-        end += share->zero && end == 0 ? grain : early && size > most ? most : size;
-        share->bucket_end[share->bucket_count++] = end < count ? end : count;
-    }
-    return DDP_OK;
-}
-
-static int64_t bucket_begin(const struct ddp_share *share, int bucket)
-{
-    return bucket ? share->bucket_end[bucket - 1] : 0;
-}
-
-static size_t bucket_elements(const struct ddp_share *share, int bucket)
-{
-    return (size_t)(share->bucket_end[bucket] - bucket_begin(share, bucket));
-}
-
-/* This worker's slices, one a bucket, and where their state lies when it is kept without gaps. */
-struct slice {
-    int64_t begin, end, packed;
-};
-
-static struct slice slice_of(const struct ddp_share *share, int bucket, int64_t packed)
-{
-    const size_t count = bucket_elements(share, bucket);
-    const int64_t begin = bucket_begin(share, bucket);
-    return (struct slice){
-        begin + (int64_t)ddp_slice_begin(count, DDP_UPDATE_GRAIN, share->rank, share->size),
-        begin + (int64_t)ddp_slice_begin(count, DDP_UPDATE_GRAIN, share->rank + 1, share->size),
-        packed,
-    };
-}
-
 /* Walks over the slices that are not empty: false after the last. */
-static bool next_slice(const struct ddp_share *share, int *bucket, struct slice *slice)
+static bool next_slice(const struct ddp_share *share, int *bucket, struct share_slice *slice)
 {
     int64_t packed = *bucket ? slice->packed + (slice->end - slice->begin) : 0;
     while (*bucket < share->bucket_count) {
-        *slice = slice_of(share, (*bucket)++, packed);
+        *slice = share_slice_of(share, (*bucket)++, packed);
         if (slice->begin < slice->end)
             return true;
     }
@@ -80,7 +26,7 @@ static bool next_slice(const struct ddp_share *share, int *bucket, struct slice 
 
 static int64_t packed_count(const struct ddp_share *share)
 {
-    struct slice slice = {0};
+    struct share_slice slice = {0};
     int64_t count = 0;
     for (int bucket = 0; next_slice(share, &bucket, &slice);)
         count += slice.end - slice.begin;
@@ -92,7 +38,7 @@ enum ddp_status ddp_share_packed_count(const struct ddp_mode_setup *setup, int r
 {
     struct ddp_mode mode = {.setup = *setup};
     struct ddp_share share = {.mode = &mode, .rank = rank, .size = size, .zero = true};
-    enum ddp_status status = cut_buckets(&share);
+    enum ddp_status status = ddp_share_cut(&share);
     if (status == DDP_OK)
         *count = packed_count(&share);
     free(share.bucket_end);
@@ -105,8 +51,8 @@ enum ddp_status ddp_share_packed_count(const struct ddp_mode_setup *setup, int r
 static void add_range(struct ddp_share *share, int bucket, int64_t from, int64_t to,
                       enum ddp_dtype dtype)
 {
-    const struct ddp_replica *replica = replica_of(share);
-    const int64_t first = bucket_begin(share, bucket);
+    const struct ddp_replica *replica = share_replica(share);
+    const int64_t first = share_bucket_begin(share, bucket);
     const size_t begin = (size_t)(from - first), end = (size_t)(to - first);
     struct ddp_comm_range *last = share->read_count ? &share->read[share->read_count - 1] : NULL;
     void *vector = dtype == DDP_BF16 ? (void *)(replica->weights_bf16 + first)
@@ -117,13 +63,14 @@ static void add_range(struct ddp_share *share, int bucket, int64_t from, int64_t
         return;
     }
     share->read[share->read_count++] =
-        (struct ddp_comm_range){vector, bucket_elements(share, bucket), begin, end, dtype};
+        (struct ddp_comm_range){vector, share_bucket_elements(share, bucket), begin, end, dtype};
 }
 
 static void add_buckets(struct ddp_share *share, enum ddp_dtype dtype)
 {
     for (int bucket = 0; bucket < share->bucket_count; bucket++)
-        add_range(share, bucket, bucket_begin(share, bucket), share->bucket_end[bucket], dtype);
+        add_range(share, bucket, share_bucket_begin(share, bucket), share->bucket_end[bucket],
+                  dtype);
 }
 
 static int by_offset(const void *a, const void *b)
@@ -165,7 +112,7 @@ static enum ddp_status list_ranges(struct ddp_share *share)
 {
     const size_t parameters = (size_t)ddp_graph_parameter_count(share->mode->setup.graph);
     const size_t buckets = (size_t)share->bucket_count;
-    const bool bf16 = replica_of(share)->weights_bf16 != NULL;
+    const bool bf16 = share_replica(share)->weights_bf16 != NULL;
     if (!share->zero)
         return DDP_OK;
     const struct ddp_parameter **sorted = ddp_array_alloc(parameters + 1, sizeof *sorted);
@@ -197,7 +144,7 @@ static enum ddp_status round_both(struct ddp_share *share)
         const struct ddp_parameter *p = ddp_graph_parameter_at(graph, i);
         const struct ddp_graph_reads reads = ddp_graph_parameter_reads(graph, i);
         if (reads.f32 && reads.bf16)
-            status = ddp_replica_round_weights(replica_of(share), p->offset, p->count);
+            status = ddp_replica_round_weights(share_replica(share), p->offset, p->count);
     }
     return status;
 }
@@ -259,8 +206,8 @@ static enum ddp_status alloc_flat(struct ddp_share *share, struct ddp_replica_me
     void *gradients, *weights = NULL, *bf16 = NULL;
     if (!share->wire)
         return DDP_OK;
-    enum ddp_status status =
-        ddp_comm_alloc(share->wire, ddp_lanes_bytes((int64_t)count, most_roots(share)), &gradients);
+    enum ddp_status status = ddp_share_alloc_gradients(
+        share, ddp_lanes_bytes((int64_t)count, most_roots(share)), &gradients);
     if (status == DDP_OK && share->zero)
         status = alloc_memory(share, count * sizeof(float), &weights);
     if (status == DDP_OK && share->zero && share->mode->setup.compute == DDP_BF16)
@@ -275,7 +222,7 @@ static enum ddp_status alloc_flat(struct ddp_share *share, struct ddp_replica_me
 static enum ddp_status spread_weights(struct ddp_share *share, int64_t begin, int64_t count,
                                       const float *values)
 {
-    struct ddp_replica *replica = replica_of(share);
+    struct ddp_replica *replica = share_replica(share);
     float *weights = replica->weights + begin;
     const bool travels = share->wire && (!share->shared || share->nodes > 1);
     enum ddp_status status = DDP_OK;
@@ -294,7 +241,7 @@ static enum ddp_status spread_weights(struct ddp_share *share, int64_t begin, in
 static enum ddp_status open_updater(struct ddp_share *share)
 {
     const struct ddp_mode_setup *setup = &share->mode->setup;
-    struct ddp_replica *replica = replica_of(share);
+    struct ddp_replica *replica = share_replica(share);
     float *state[DDP_OPTIMIZER_STATES] = {NULL};
     int count = 0;
     enum ddp_status status = ddp_optimizer_states(&setup->optimizer, &count);
@@ -325,21 +272,24 @@ enum ddp_status ddp_share_open(struct ddp_share *share, ddp_mode *mode, ddp_comm
         share->nodes = ddp_job_node_count(setup->job);
         share->shared = share->zero && setup->shared_weights && ddp_comm_has_shared(wire);
         share->packed = share->zero && (!share->shared || share->nodes > 1);
+        share->thin = share->zero && setup->thin_gradients;
     }
-    enum ddp_status status = cut_buckets(share);
+    enum ddp_status status = ddp_share_cut(share);
     if (status == DDP_OK)
         status = list_roots(share);
     if (status == DDP_OK)
         status = alloc_flat(share, &memory);
     if (status == DDP_OK)
-        status = ddp_replica_open(replica_of(share), setup, 0, parts, &memory);
+        status = ddp_replica_open(share_replica(share), setup, 0, parts, &memory);
     if (status != DDP_OK)
         return status;
-    replica_of(share)->cuts = share->bucket_end;
-    replica_of(share)->cut_count = share->bucket_count;
+    share_replica(share)->cuts = share->bucket_end;
+    share_replica(share)->cut_count = share->bucket_count;
+    if (share->thin)
+        ddp_share_watch(share);
     status = list_ranges(share);
     if (status == DDP_OK && wire)
-        status = spread_weights(share, 0, replica_of(share)->flat_count,
+        status = spread_weights(share, 0, share_replica(share)->flat_count,
                                 share->zero ? setup->weights : NULL);
     return status == DDP_OK ? open_updater(share) : status;
 }
@@ -356,21 +306,25 @@ void ddp_share_close(struct ddp_share *share)
 
 enum ddp_status ddp_share_reduce(struct ddp_share *share, int bucket)
 {
-    const struct ddp_replica *replica = replica_of(share);
-    const int64_t begin = bucket_begin(share, bucket);
+    const struct ddp_replica *replica = share_replica(share);
+    const int64_t begin = share_bucket_begin(share, bucket);
     if (share->mode->setup.fast && !ddp_device_host_memory(replica->device)) {
         enum ddp_status status = ddp_lanes_sum(&replica->lanes, begin, share->bucket_end[bucket]);
         return status == DDP_OK ? ddp_share_reduce_first(share, bucket) : status;
     }
-    return ddp_comm_reduce_roots_start(
-        share->wire, replica->gradients + begin, bucket_elements(share, bucket),
-        share->zero && bucket > 0 ? DDP_UPDATE_GRAIN : 0, &share->roots);
+    enum ddp_status status = ddp_comm_reduce_roots_start(
+        share->wire, replica->gradients + begin, share_bucket_elements(share, bucket),
+        share->zero && bucket > 0 ? DDP_UPDATE_GRAIN : 0, &share->roots,
+        share->thin && bucket >= share->standing);
+    return status == DDP_OK && share->thin && !share->mode->setup.sync_batch_norm
+               ? ddp_comm_settle(share->wire, DDP_SHARE_ON_THE_WAY)
+               : status;
 }
 
 enum ddp_status ddp_share_reduce_first(struct ddp_share *share, int bucket)
 {
-    float *gradients = replica_of(share)->gradients + bucket_begin(share, bucket);
-    const size_t count = bucket_elements(share, bucket);
+    float *gradients = share_replica(share)->gradients + share_bucket_begin(share, bucket);
+    const size_t count = share_bucket_elements(share, bucket);
     return share->zero && bucket > 0
                ? ddp_comm_reduce_slices_start(share->wire, gradients, count, DDP_UPDATE_GRAIN,
                                               DDP_F32, DDP_SUM)
@@ -380,7 +334,7 @@ enum ddp_status ddp_share_reduce_first(struct ddp_share *share, int bucket)
 static enum ddp_status measure(struct ddp_share *share)
 {
     struct ddp_updater *updater = &share->mode->updater;
-    struct slice slice = {0};
+    struct share_slice slice = {0};
     size_t count;
     double *sums = ddp_updater_sums(updater, &count);
     enum ddp_status status = ddp_updater_begin(updater);
@@ -406,14 +360,14 @@ static enum ddp_status collect_weights(struct ddp_share *share)
  * theirs in, and gradients are final after all that reads weights. */
 enum ddp_status ddp_share_update(struct ddp_share *share)
 {
-    ddp_device *device = replica_of(share)->device;
+    ddp_device *device = share_replica(share)->device;
     struct ddp_updater *updater = &share->mode->updater;
-    struct slice slice = {0};
+    struct share_slice slice = {0};
     enum ddp_status status = DDP_OK;
     const int64_t began = ddp_trace_begin();
     int64_t elements = 0;
     if (!share->zero) {
-        elements = replica_of(share)->flat_count;
+        elements = share_replica(share)->flat_count;
         status = ddp_updater_apply(updater, 0, elements, 0);
     }
     for (int bucket = 0; share->zero && status == DDP_OK && next_slice(share, &bucket, &slice);) {
@@ -433,7 +387,7 @@ enum ddp_status ddp_share_update(struct ddp_share *share)
 enum ddp_status ddp_share_finish(struct ddp_share *share, double rate, int64_t step, float *loss)
 {
     struct ddp_updater *updater = &share->mode->updater;
-    const bool host = ddp_device_host_memory(replica_of(share)->device);
+    const bool host = ddp_device_host_memory(share_replica(share)->device);
     if (!share->wire || (!share->zero && !host))
         return ddp_updater_run(updater, rate, step, loss);
     enum ddp_status status = measure(share);
@@ -464,11 +418,16 @@ enum ddp_status ddp_share_gather_gradients(struct ddp_share *share, int64_t begi
     if (!share->zero)
         return DDP_OK;
     for (int bucket = 1; status == DDP_OK && bucket < share->bucket_count; bucket++) {
-        const int64_t from = bucket_begin(share, bucket);
-        if (from < begin + count && begin < share->bucket_end[bucket])
+        const int64_t from = share_bucket_begin(share, bucket);
+        const size_t elements = share_bucket_elements(share, bucket);
+        float *gradients = share_replica(share)->gradients + from;
+        if (from >= begin + count || begin >= share->bucket_end[bucket])
+            continue;
+        if (share->thin)
+            status = ddp_comm_provide(share->wire, gradients, elements * sizeof *gradients);
+        if (status == DDP_OK)
             status =
-                ddp_comm_gather_slices(share->wire, replica_of(share)->gradients + from,
-                                       bucket_elements(share, bucket), DDP_UPDATE_GRAIN, DDP_F32);
+                ddp_comm_gather_slices(share->wire, gradients, elements, DDP_UPDATE_GRAIN, DDP_F32);
     }
     return status == DDP_OK ? ddp_comm_barrier(share->mode->setup.comm) : status;
 }
@@ -478,8 +437,8 @@ enum ddp_status ddp_share_gather_gradients(struct ddp_share *share, int64_t begi
 /* Copies this worker's slices between a flat host array and a packed state array. */
 static enum ddp_status copy_slices(struct ddp_share *share, float *flat, float *packed, bool out)
 {
-    ddp_device *device = replica_of(share)->device;
-    struct slice slice = {0};
+    ddp_device *device = share_replica(share)->device;
+    struct share_slice slice = {0};
     enum ddp_status status = DDP_OK;
     for (int bucket = 0; status == DDP_OK && next_slice(share, &bucket, &slice);) {
         const size_t bytes = (size_t)(slice.end - slice.begin) * sizeof(float);
@@ -491,15 +450,15 @@ static enum ddp_status copy_slices(struct ddp_share *share, float *flat, float *
 
 static enum ddp_status save_packed(struct ddp_share *share, int i, float *flat)
 {
-    const size_t count = (size_t)replica_of(share)->flat_count;
+    const size_t count = (size_t)share_replica(share)->flat_count;
     float *whole = flat ? flat : ddp_array_alloc(count, sizeof *whole);
     if (!whole)
         return DDP_ERR_MEMORY;
     enum ddp_status status = copy_slices(share, whole, ddp_mode_state(share->mode, i), true);
     for (int bucket = 0; status == DDP_OK && bucket < share->bucket_count; bucket++)
-        status =
-            ddp_comm_gather_slices(share->mode->setup.comm, whole + bucket_begin(share, bucket),
-                                   bucket_elements(share, bucket), DDP_UPDATE_GRAIN, DDP_F32);
+        status = ddp_comm_gather_slices(
+            share->mode->setup.comm, whole + share_bucket_begin(share, bucket),
+            share_bucket_elements(share, bucket), DDP_UPDATE_GRAIN, DDP_F32);
     if (!flat)
         free(whole);
     return status;
@@ -514,7 +473,7 @@ enum ddp_status ddp_share_save_state(struct ddp_share *share, int i, float *flat
 
 static enum ddp_status load_packed(struct ddp_share *share, int i, const float *flat)
 {
-    const size_t count = (size_t)replica_of(share)->flat_count;
+    const size_t count = (size_t)share_replica(share)->flat_count;
     float *whole = flat ? (float *)flat : malloc(count * sizeof *whole); /* rank 0's is only read */
     if (!whole)
         return DDP_ERR_MEMORY;
@@ -536,5 +495,5 @@ enum ddp_status ddp_share_load_state(struct ddp_share *share, int i, const float
     if (share->shared) /* one copy */
         return ddp_comm_barrier(share->wire);
     return ddp_comm_broadcast(share->wire, ddp_mode_state(share->mode, i),
-                              (size_t)replica_of(share)->flat_count, DDP_F32, 0);
+                              (size_t)share_replica(share)->flat_count, DDP_F32, 0);
 }

@@ -10,6 +10,10 @@
  *              such a copy of the weights: what others updated is collected, and the state is
  *              split as with zero
  *
+ * With thin gradients a bucket's go when it has been summed, but for the worker's slice of the sum
+ * (ZeRO, stage 2). Memory is there for what backward is about to write and for
+ * DDP_SHARE_ON_THE_WAY buckets; what lanes add up in before the last pass is whole.
+ *
  * Where a device computes in bf16 it reads few weights in float32: those of norms and embeddings.
  * Of the others the workers collect only the bf16 copy, and each keeps the float32 values of its
  * slices, until all are wanted.
@@ -22,12 +26,16 @@
 
 #include "mode/internal.h"
 
+#define DDP_SHARE_ON_THE_WAY 2 /* thin: backward waits for the sum of the bucket before these */
+
 struct ddp_share {
     ddp_mode *mode;
     ddp_comm *wire; /* NULL: one worker, alone */
     int rank, size, nodes;
     bool zero, shared;   /* shared implies zero */
     bool packed;         /* this worker has only the state of its slices */
+    bool thin;           /* it keeps only the gradients of its slices, */
+    int standing;        /* ... and the first buckets, which forward passes write */
     int64_t *bucket_end; /* elements of the flat array; the last is its count */
     int bucket_count;
     struct ddp_comm_range *ranges; /* first all buckets in float32, and then: */
@@ -66,6 +74,9 @@ bool ddp_share_is_exact(const ddp_graph *graph, int parameter);
  * one rank. */
 enum ddp_status ddp_share_packed_count(const struct ddp_mode_setup *setup, int rank, int size,
                                        int64_t *count);
+
+/* Elements of an array of gradients that are there at once, at most, while one pass writes it. */
+enum ddp_status ddp_share_window(const struct ddp_mode_setup *setup, int size, int64_t *count);
 
 /* As ddp_mode_put_weights(), and what ddp_mode_get_gradients() needs: all workers' sums here. */
 enum ddp_status ddp_share_put_weights(struct ddp_share *share, int64_t begin, int64_t count,

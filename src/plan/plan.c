@@ -68,14 +68,20 @@ static enum ddp_status choose_sharing(struct ddp_train_plan *plan,
     const bool zero = ddp_train_given(options, "zero") && options->zero > 0;
     if (zero && !ddp)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--zero 1 splits the update over the workers of --mode ddp, and the "
-                        "mode is %s, which %s",
-                        ddp_mode_names[plan->mode],
+                        "--zero %" PRId64 " splits the update over the workers of --mode ddp, and "
+                        "the mode is %s, which %s",
+                        options->zero, ddp_mode_names[plan->mode],
                         pipeline ? "splits it over its stages" : "has one process");
+    if (options->zero > 1 && !plan->device.host_memory)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--zero %" PRId64 " splits gradients in the memory of the host, and the "
+                        "device is %s: use --zero 1",
+                        options->zero, plan->device.name);
     const bool may = ddp && plan->world_size > 1 && plan->local.every <= 1;
     plan->zero_open = may && !plan->device.host_memory && !ddp_train_given(options, "zero");
     plan->zero = may && options->zero > 0 && !plan->zero_open;
     plan->shared_weights = plan->zero && plan->device.host_memory;
+    plan->thin_gradients = plan->zero && options->zero > 1;
     return DDP_OK;
 }
 

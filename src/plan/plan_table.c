@@ -50,6 +50,7 @@ static struct ddp_train_plan plan_of(const struct ddp_planned *planned, const st
         plan.devices[r] = r;
     plan.zero = row->zero;
     plan.shared_weights = row->zero && planned->plan.device.host_memory;
+    plan.thin_gradients = row->zero && planned->options->zero > 1;
     plan.local_shards = shards;
     plan.global_shards = ddp_train_plan_units(&plan) * shards;
     plan.sampler.shard_count = plan.global_shards;
@@ -211,9 +212,10 @@ static void print_row(const struct table *table, int number, int best)
     }
     fprintf(table->out, "%c %-*s %7d %4s %5s %7s %5s %8s %9s %9s %9s\n", number == best ? '*' : ' ',
             mode_width(table), ddp_mode_names[row->mode], row->units,
-            row->mode != DDP_MODE_DDP ? "-"
-            : row->zero               ? "1"
-                                      : "0",
+            row->mode != DDP_MODE_DDP           ? "-"
+            : !row->zero                        ? "0"
+            : table->planned->options->zero > 1 ? "2"
+                                                : "1",
             dtypes[row->dtype], batch, shards, samples, ddp_text_bytes(memory->unit_total, text[0]),
             ddp_text_bytes(memory->host_total, text[1]),
             moved > 0 ? ddp_text_bytes(moved, text[2]) : "-");

@@ -45,6 +45,7 @@ struct ddp_mode_setup ddp_planned_setup(const struct ddp_planned *planned,
         .gradient_norm =
             options->report.log || options->report.tensorboard || options->nan == DDP_NAN_SKIP,
         .zero = plan->zero,
+        .thin_gradients = plan->thin_gradients,
         .shared_weights = plan->shared_weights,
         .sync_batch_norm = plan->sync_batch_norm,
         .local = plan->local,

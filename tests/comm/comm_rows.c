@@ -3,11 +3,14 @@
  * What every communicator must do, on whatever memory: run by each rank. */
 #include "config.h"
 
+#include "comm/thin.h"
+#include "core/memory.h"
 #include "kernels/reduce.h"
 #include "tests/comm/comm_ranks.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* All collectives over `count` elements (a part each); memory is one element off its alignment. */
 static void one_size(ddp_comm *comm, char *memory, size_t count, enum ddp_dtype dtype,
@@ -192,7 +195,7 @@ static void one_tree(ddp_comm *comm, char *memory, int leaves, size_t count)
                                         : ends[i - 1],
                      ends[i], count);
         NEED(ddp_comm_reduce_roots_start(comm, (float *)(void *)memory, count, round ? 0 : grain,
-                                         &roots) == DDP_OK);
+                                         &roots, false) == DDP_OK);
         NEED(ddp_comm_finish(comm) == DDP_OK);
         ranks_get(got, memory, bytes);
         NEED(round ? memcmp(got, sum, bytes) == 0
@@ -202,6 +205,61 @@ static void one_tree(ddp_comm *comm, char *memory, int leaves, size_t count)
     free(sum);
     free(ends);
     free(first);
+}
+
+/* Pages that are in memory. */
+static size_t pages_in(char *memory, size_t bytes)
+{
+    unsigned char in[256];
+    size_t pages = 0;
+    NEED(bytes <= sizeof in * DDP_PAGE && mincore(memory, bytes, in) == 0);
+    for (size_t i = 0; i < bytes / DDP_PAGE; i++)
+        pages += in[i] & 1;
+    return pages;
+}
+
+/* Two roots of each rank in memory that is there only while it is used, twice: of a sum its slice
+ * stays. */
+static void thin_roots(ddp_comm *comm)
+{
+    enum { COUNT = 40000, ROOM = 40 * DDP_PAGE, GRAIN = 4096 };
+    const int rank = ddp_comm_rank(comm), size = ddp_comm_size(comm);
+    const size_t begin = ddp_slice_begin(COUNT, GRAIN, rank, size), bytes = COUNT * sizeof(float);
+    const size_t own = (ddp_slice_begin(COUNT, GRAIN, rank + 1, size) - begin) * sizeof(float);
+    const struct ddp_comm_group all = {0, 1, 2 * size};
+    struct ddp_comm_roots roots = {.count = 2 * size, .bytes = ROOM};
+    char *sum = ranks_expect_of(&all, COUNT, DDP_F32, DDP_SUM);
+    char *zeros = calloc(1, bytes);
+    void *memory;
+    roots.first = calloc((size_t)size + 1, sizeof *roots.first);
+    roots.end = calloc((size_t)roots.count, sizeof *roots.end);
+    for (int i = 0; i < roots.count; i++)
+        roots.first[(i + 2) / 2] = roots.end[i] = i + 1;
+    NEED(ddp_comm_alloc_thin(comm, 2 * ROOM, &memory) == DDP_OK);
+    char *at = memory;
+    NEED(pages_in(at, 2 * ROOM) == 0);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 2; i++) {
+            NEED(ddp_comm_provide(comm, at + i * ROOM, bytes) == DDP_OK);
+            NEED(memcmp(at + i * ROOM, zeros, i ? bytes / DDP_PAGE * DDP_PAGE : 4 * begin) == 0);
+            put_root(at + i * ROOM, 2 * rank + i, 2 * rank + i + 1, COUNT);
+            NEED(pages_in(at + i * ROOM, ROOM) == ROOM / DDP_PAGE);
+        }
+        NEED(ddp_comm_reduce_roots_start(comm, (float *)memory, COUNT, GRAIN, &roots, true) ==
+             DDP_OK);
+        NEED(ddp_comm_settle(comm, 1) == DDP_OK);
+        NEED(ddp_comm_settle(comm, 0) == DDP_OK);
+        NEED(memcmp(at + 4 * begin, sum + 4 * begin, own) == 0);
+        /* A page that ends in the middle may stay. */
+        NEED(pages_in(at, ROOM) <= own / DDP_PAGE + 1 && pages_in(at + ROOM, ROOM) <= 1);
+        NEED(ddp_comm_finish(comm) == DDP_OK);
+        NEED(ddp_comm_barrier(comm) == DDP_OK);
+    }
+    NEED(ddp_comm_provide(comm, sum, bytes) == DDP_ERR_INVALID);
+    free(zeros);
+    free(sum);
+    free(roots.end);
+    free(roots.first);
 }
 
 /* For each number of leaves; the last size is in several pieces where there are any. */
@@ -217,6 +275,8 @@ void row_roots(ddp_comm *comm, ddp_job *job)
         for (size_t l = 0; l < sizeof leaves / sizeof leaves[0]; l++)
             if (leaves[l] >= size && (l == 2 || counts[c] < counts[3]))
                 one_tree(comm, memory, leaves[l], counts[c]);
+    if (size > 1 && ddp_comm_has_shared(comm))
+        thin_roots(comm);
 }
 
 /* Buffers that are used again the moment that a collective returns. */

@@ -154,6 +154,13 @@ START_TEST(runs_are_even)
     const struct ddp_lanes_room three = ddp_lanes_room(16, 8, 3), one = ddp_lanes_room(16, 8, 1);
     ck_assert(three.roots == 2 && three.partials == 1 && three.exchanged == 5);
     ck_assert(one.roots == 1 && one.partials == 3 && one.exchanged == 1);
+    /* Written by the last pass alone: lanes of one shard, at most two of them in the last root. */
+    ck_assert_int_eq(three.kept, 2);
+    ck_assert_int_eq(ddp_lanes_room(8, 8, 8).kept, 0);
+    ck_assert_int_eq(ddp_lanes_room(8, 8, 4).kept, 0);
+    ck_assert_int_eq(ddp_lanes_room(8, 8, 3).kept, 1);
+    ck_assert_int_eq(ddp_lanes_room(8, 8, 2).kept, 1);
+    ck_assert_int_eq(ddp_lanes_room(8, 4, 4).kept, 1);
 }
 END_TEST
 

@@ -478,6 +478,16 @@ START_TEST(memory_of_workers)
     ck_assert_uint_eq(shared.weights, flat / 4);
     ck_assert_uint_eq(shared.gradients, flat * 4);
     ck_assert_uint_eq(shared.optimizer, flat / 4);
+    /* One pass, whose buckets go: never more than all; accumulation keeps what it adds to. */
+    struct ddp_mode_memory thin = {0}, adding = {0};
+    setup.thin_gradients = true;
+    ck_assert_int_eq(ddp_mode_plan_memory(&setup, &place, -1, &adding), DDP_OK);
+    ck_assert_uint_eq(adding.gradients, flat * 4);
+    setup.run = ddp_lanes_run_of(4, 4, 4, 0);
+    ck_assert_int_eq(ddp_mode_plan_memory(&setup, &place, -1, &thin), DDP_OK);
+    ck_assert_uint_le(thin.gradients, flat);
+    setup.run = ddp_lanes_run_of(32, 32, 4, 0);
+    setup.thin_gradients = false;
     ddp_mode_plan_traffic(&setup, &place, &traffic);
     ck_assert_double_eq(traffic.gradients, 0.75 * (double)flat);
     ck_assert_double_eq(traffic.weights, 0);

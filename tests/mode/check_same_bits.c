@@ -106,7 +106,8 @@ static const struct value splits[] = {ACCUMULATION,
                                       {"--stages 2", 3, 2, 3, 2, 0},
                                       {"", 2, 1, 4, 1, 2},
                                       {0}};
-static const struct value updates[] = {{.options = ""}, {.options = "--zero 0"}, {0}};
+static const struct value updates[] = {
+    {.options = ""}, {.options = "--zero 0"}, {.options = "--zero 2"}, {0}};
 static const struct value buckets[] = {{.options = ""}, {.options = "--bucket-mb 0.01"}, {0}};
 static const struct value recomputed[] = {{.options = ""}, {.options = "--recompute"}, {0}};
 static const struct value threads[] = {

@@ -16,6 +16,7 @@ first=
 set -- $common --steps 20 --hidden 200,33,17 --optimizer adamw --clip-grad-norm 0.5 --weight-decay 0.1,on=matrices
 same "update: 1 worker x 8" "$trainer" "$@"
 same "update: 8 workers" "$ddprun" -n 8 trainer "$@" --bucket-mb 0.03
+same "update: 4 workers, gradients too" "$ddprun" -n 4 trainer "$@" --zero 2 --bucket-mb 0.03
 same "update: 2 replicas" "$ddprun" -n 2 trainer "$@" --zero 0 --bucket-mb 0.1
 # Images in files, decoded by more than one thread, kept in memory or, the large ones, decoded each time.
 first=

@@ -17,6 +17,7 @@ same "mlp: 2 x 2" nodes 2 2 "$trainer" $mlp $few --steps 5 --bucket-mb 0.01
 jumps() { LD_PRELOAD=$top/.libs/libchaos_faults.so CHAOS_CLOCK=7200 nodes "$@"; }
 same "mlp: 2 x 2, the time of day jumps" jumps 2 2 "$trainer" $mlp $few --steps 5 --log "$work/jumps.json"
 same "mlp: 2 x 2, replicas" nodes 2 2 "$trainer" $mlp $few --steps 5 --zero 0
+same "mlp: 2 x 2, gradients split" nodes 2 2 "$trainer" $mlp $few --steps 5 --bucket-mb 0.01 --zero 2
 same "mlp: 3 x 1" nodes 3 1 "$trainer" $mlp $few --steps 5
 same "mlp: 3 + 1" nodes 2 3,1 "$trainer" $mlp $few --steps 5 --bucket-mb 0.01
 same "mlp: 1 + 3 + 2, replicas" nodes 3 1,3,2 "$trainer" $mlp $few --steps 5 --zero 0

@@ -137,6 +137,7 @@ static const struct {
     {{"--stages", "2", "--mode", "accum"}, 100, "--stages belongs to", "the mode is accum"},
     {{"--cut", "a", "--mode", "dp"}, 100, "--cut belongs to", "the mode is dp"},
     {{"--stages", "2", "--zero", "1"}, 100, "--zero 1", "pipeline"},
+    {{"--stages", "2", "--zero", "2"}, 100, "--zero 2", "pipeline"},
 };
 
 static enum ddp_status plan_of(const char *const *words, int64_t samples, bool launched,

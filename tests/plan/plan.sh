@@ -113,6 +113,7 @@ else
     long="$gpt2 --batch-size 4 --steps 3 --no-eval --threads 1"
     together "ddp, one copy" $long
     together "ddp, zero 0" $long --zero 0
+    together "ddp, zero 2" $long --zero 2 --bucket-mb 1
     together "ddp, lanes" $long --acc-steps 4 --steps 2
 fi
 

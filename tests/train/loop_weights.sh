@@ -25,12 +25,12 @@ grep -qx 'statistic: -1' "$work/out" || fail "walk: a statistic has a gradient"
 modes() {
     run accum 1 "$@"
     run ddp "$ddprun -n 2" "$@" --bucket-mb 0.005
-    run ddp "$ddprun -n 4" "$@" --bucket-mb 0.005
+    run ddp "$ddprun -n 4" "$@" --bucket-mb 0.005 --zero 2
     run ddp "$ddprun -n 2" "$@" --zero 0
     run dp 1 "$@" --mode dp --replicas 4
     run pipeline "$ddprun -n 4" "$@" --stages 2
     run pipeline 1 "$@" --stages 2
-    [ "$nodes" = no ] || run nodes "nodes 2 2" "$@"
+    [ "$nodes" = no ] || run nodes "nodes 2 2" "$@" --zero 2
     [ "$nodes" = no ] || run nodes "nodes 2 1" "$@"
 }
 nodes=yes

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the files of sharing an update out have in common: buckets, and the slices of a worker. */
+#ifndef DDP_MODE_SHARE_SLICES_H
+#define DDP_MODE_SHARE_SLICES_H
+
+#include "mode/share.h"
+
+#include "comm/comm.h"
+
+static inline struct ddp_replica *share_replica(const struct ddp_share *share)
+{
+    return share->mode->replicas;
+}
+
+static inline int64_t share_bucket_begin(const struct ddp_share *share, int bucket)
+{
+    return bucket ? share->bucket_end[bucket - 1] : 0;
+}
+
+static inline size_t share_bucket_elements(const struct ddp_share *share, int bucket)
+{
+    return (size_t)(share->bucket_end[bucket] - share_bucket_begin(share, bucket));
+}
+
+/* This worker's slices, one a bucket, and where their state lies when it is kept without gaps. */
+struct share_slice {
+    int64_t begin, end, packed;
+};
+
+static inline struct share_slice share_slice_of(const struct ddp_share *share, int bucket,
+                                                int64_t packed)
+{
+    const size_t count = share_bucket_elements(share, bucket);
+    const int64_t begin = share_bucket_begin(share, bucket);
+    return (struct share_slice){
+        begin + (int64_t)ddp_slice_begin(count, DDP_UPDATE_GRAIN, share->rank, share->size),
+        begin + (int64_t)ddp_slice_begin(count, DDP_UPDATE_GRAIN, share->rank + 1, share->size),
+        packed,
+    };
+}
+
+/* --- share_gradients.c --- */
+
+/* Cuts the flat array, which is in ready order, into buckets: share->bucket_end. */
+enum ddp_status ddp_share_cut(struct ddp_share *share);
+
+/* Memory for the gradients of all roots. Collective. */
+enum ddp_status ddp_share_alloc_gradients(struct ddp_share *share, size_t bytes, void **gradients);
+
+/* Thin gradients are there from now on when backward writes them. */
+void ddp_share_watch(struct ddp_share *share);
+
+#endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Directories of images, PNG and JPEG, a directory for each class, or images without labels in one
+ * Directories of images, a directory for each class, or images without labels in one
  * directory. An image is decoded when it is read, by the thread that reads it; a small set stays in
  * memory once it is. Pixels become (pixel/255 - mean) / std, with mean and std of each channel over
  * images of the training set. */
@@ -351,8 +351,8 @@ static bool folder_recognise(const char *path)
 
 const struct ddp_dataset_source ddp_dataset_images = {
     .name = "images",
-    .help = "directories of PNG and JPEG images, one for each class",
-    .looks_for = "directories with .png, .jpg or .jpeg files",
+    .help = "directories of images, PNG, JPEG and others, one for each class",
+    .looks_for = "directories with image files (.png, .jpg, .jpeg, .webp, .gif, .tif, .bmp)",
     .takes_val = true,
     .takes_size = true,
     .recognise = folder_recognise,

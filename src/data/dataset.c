@@ -121,6 +121,11 @@ bool ddp_dataset_holds_tokens(const char *source, const char *path)
     return holds(&ddp_dataset_tokens, source, path);
 }
 
+bool ddp_dataset_holds_images(const char *source, const char *path)
+{
+    return holds(&ddp_dataset_images, source, path);
+}
+
 bool ddp_dataset_holds_table(const char *source, const char *path)
 {
     return holds(&ddp_dataset_table, source, path);

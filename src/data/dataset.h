@@ -176,10 +176,11 @@ struct ddp_dataset_source {
 /* The table's rows in turn; NULL after the last. */
 const struct ddp_dataset_source *ddp_dataset_source_at(size_t i);
 
-/* Whether ddp_dataset_open() will find tokens, or a table, there, by names and the beginnings of
- * files. Reports nothing. */
+/* Whether ddp_dataset_open() will find tokens, a table or directories of images there, by names and
+ * the beginnings of files. Reports nothing. */
 bool ddp_dataset_holds_tokens(const char *source, const char *path);
 bool ddp_dataset_holds_table(const char *source, const char *path);
+bool ddp_dataset_holds_images(const char *source, const char *path);
 
 /* Opens a source.
  *   source       its name; NULL: the one that recognises the path

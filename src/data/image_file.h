@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Images in files of the formats in image_file.c, decoded to 8 bits a channel, grey or RGB, and
- * upright as EXIF says. The first bytes say which format it is, not the name. What a file claims is not believed: sizes are bounded, and what
- * is damaged is refused. */
+ * upright as EXIF says. The first bytes say which format it is, not the name. What a file claims is
+ * not believed: sizes are bounded, and what is damaged is refused. */
 #ifndef DDP_DATA_IMAGE_FILE_H
 #define DDP_DATA_IMAGE_FILE_H
 

@@ -13,6 +13,8 @@
 #include "core/log.h"
 #include "core/parse.h"
 
+#include <string.h>
+
 #define STAGES_MAX 4
 
 struct shape {
@@ -45,15 +47,23 @@ static const struct ddp_model_field fields[] = {
     {0},
 };
 
+/* Images that four stages, or a first layer with pooling, are for. */
+static bool is_large(const struct ddp_model_config *config)
+{
+    return config->dims[1] > 64 || config->dims[2] > 64;
+}
+
 static enum ddp_status check(struct ddp_model_config *config)
 {
     struct resnet *resnet = (void *)&config->own;
-    if (config->size && !ddp_parse_int64(config->size, 1, 1000, &resnet->layers))
+    if (config->size && strcmp(config->size, "auto") == 0)
+        resnet->layers = is_large(config) ? 18 : 20;
+    else if (config->size && !ddp_parse_int64(config->size, 1, 1000, &resnet->layers))
         resnet->layers = 0;
     if (!find_shape(resnet->layers))
         return ddp_fail(DDP_ERR_INVALID,
                         "--size %s: resnet comes with 20, 32, 44, 56 or 110 layers (for CIFAR), 18 "
-                        "or 34",
+                        "or 34, or auto: 20 for images of at most 64 pixels, else 18",
                         config->size ? config->size : "of the weights that are loaded");
     if (config->dim_count != 3 || config->dims[1] < 8 || config->dims[2] < 8)
         return ddp_fail(DDP_ERR_INVALID,
@@ -94,7 +104,7 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *co
     const struct shape *shape =
         find_shape(((const struct resnet *)(const void *)&config->own)->layers);
     const int64_t dims[] = {config->batch, config->dims[0], config->dims[1], config->dims[2]};
-    const bool large = shape->stages == 4 && (dims[2] > 64 || dims[3] > 64);
+    const bool large = shape->stages == 4 && is_large(config);
     ddp_tensor *x = ddp_graph_input(graph, "samples", DDP_F32, 4, dims);
     ddp_tensor *labels = ddp_graph_input(graph, "labels", DDP_I32, 1, &config->batch);
     x = ddp_graph_channels_last(graph, x);
@@ -127,6 +137,23 @@ const struct ddp_model ddp_model_resnet = {
     .rate = 0.1,
     .schedule = DDP_SCHEDULE_COSINE,
     .weight_decay = 1e-4,
+    .fields = fields,
+    .check = check,
+    .build = build,
+};
+
+/* What learns on a few hundred pictures, without a look at rates. */
+const struct ddp_model ddp_model_resnet_images = {
+    .name = "resnet",
+    .dataset = "images",
+    .x_dtype = DDP_F32,
+    .labels = true,
+    .batch = 32,
+    .epochs = 20,
+    .default_size = "auto",
+    .rate = 0.001,
+    .schedule = DDP_SCHEDULE_COSINE,
+    .optimizer = "adamw",
     .fields = fields,
     .check = check,
     .build = build,

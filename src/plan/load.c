@@ -332,10 +332,19 @@ static enum ddp_status check_size(const struct ddp_load *load,
     return status;
 }
 
+static enum ddp_model_data kind_of_data(const struct ddp_train_options *options)
+{
+    return ddp_dataset_holds_tokens(options->dataset, options->data)   ? DDP_ON_TOKENS
+           : ddp_dataset_holds_table(options->dataset, options->data)  ? DDP_ON_TABLE
+           : ddp_dataset_holds_images(options->dataset, options->data) ? DDP_ON_IMAGES
+                                                                       : DDP_ON_NUMBERS;
+}
+
 enum ddp_status ddp_load_choose_model(const struct ddp_load *load,
                                       struct ddp_train_options *options)
 {
     const int64_t classes = load->config.classes;
+    const enum ddp_model_data data = kind_of_data(options);
     options->adapted = load->adapters != NULL;
     if (options->custom)
         return DDP_OK;
@@ -365,16 +374,13 @@ enum ddp_status ddp_load_choose_model(const struct ddp_load *load,
         options->model =
             load->model
                 ? load->model
-                : ddp_model_default(options->config ||
-                                    ddp_dataset_holds_tokens(options->dataset, options->data));
-    if (ddp_dataset_holds_table(options->dataset, options->data)) {
-        options->model = ddp_model_on_table(options->model);
-        if (options->model->epochs && !ddp_train_given(options, "epochs"))
-            options->epochs = options->model->epochs;
-    }
+                : ddp_model_default(options->config ? DDP_ON_TOKENS : data);
+    options->model = ddp_model_on(options->model, data);
+    if (options->model->epochs && !ddp_train_given(options, "epochs"))
+        options->epochs = options->model->epochs;
     if (!load->model)
         return DDP_OK;
-    if (options->model != ddp_model_on_table(load->model) && options->model != load->model)
+    if (!ddp_model_same(options->model, load->model))
         return ddp_fail(DDP_ERR_INVALID,
                         "--model %s contradicts --load %s, which holds the model %s: leave --model "
                         "out, or load other weights",

@@ -79,6 +79,11 @@ images="$trainer --model cnn --batch-size 16 --threads 1 --data $work/stripes"
 expect "images, one step" 0 '^data .*stripes/train, 240 samples of 3 x 24 x 24 in 4 classes' $images --image-size 24 --steps 1
 expect "images learned" 0 '^test accuracy (9[0-9]|100)\.' $images --image-size 24 --epochs 3
 expect "images, 2 workers, a size of two sides" 0 '3 x 20 x 30 in 4 classes' "$ddprun" -n 2 $images --image-size 20x30 --steps 3 --data-threads 2
+# Without a model named: a small residual network, which learns with what is chosen.
+expect "images, all chosen" 0 '^test accuracy (9[0-9]|100)\.' "$trainer" --threads 1 --data "$work/stripes" --image-size 16 --epochs 5 --lr 0.002
+grep -q '^model *resnet, 27[0-9]* parameters' "$work/out" && grep -q '^update *adamw' "$work/out" && grep -q '^batch *32 samples' "$work/out" ||
+    fail "images, all chosen: $(cat "$work/out")"
+expect "images, a larger network" 0 '^model *resnet, 111[0-9]* parameters' "$trainer" --threads 1 --data "$work/stripes" --image-size 65 --plan
 expect "images, augmented" 0 '^test accuracy' $images --image-size 24 --steps 2 --augment crop,flip
 expect "images of many sizes" 3 'error: .*stripes/train/stripes-0/.* and .*/stripes-0/000.png is .* --image-size N or HxW' $images
 expect "images, no size" 2 'error: --image-size' $images --image-size 24x
@@ -114,14 +119,14 @@ expect "images without labels, no evaluation" 0 'new has no labels, so nothing i
     --val "$work/new"
 # Grey ones of one size; the labels' names do not matter to the model.
 write_images "$work/grey" 2 20 28 1 3
-expect "images, grey" 0 '40 samples of 1 x 28 x 28 in 2 classes' $t --data "$work/grey"
+expect "images, grey" 0 '40 samples of 1 x 28 x 28 in 2 classes' $t --model mlp --data "$work/grey"
 # A damaged one is named, by one line, whoever comes upon it; of a test set when it is evaluated.
 truncate -s 200 "$work/stripes/val/stripes-2/007.jpg"
 expect "images, a damaged one" 3 'error: .*val/stripes-2/007.jpg: cannot decode this JPEG image: the file is truncated' \
     $images --image-size 24 --steps 3 --data-threads 3
 count=$((count + 1))
 [ "$(grep -c 'error:' "$work/out")" -eq 1 ] || fail "images, a damaged one: not told once"
-expect "images, none without labels" 2 'error: .*stripes-0 has no labels' $t --data "$work/stripes/train/stripes-0" --image-size 8
+expect "images, none without labels" 2 'error: .*stripes-0 has no labels' $t --model mlp --data "$work/stripes/train/stripes-0" --image-size 8
 
 # Shrunk while it is learned: one line, exit code 4; no signal.
 shrink() {

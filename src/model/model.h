@@ -39,6 +39,7 @@ struct ddp_model_config {
     int64_t table_rows; /* to train on, of a table; else 0 */
     const char *size;   /* by name, of a model that has several; NULL: the default */
     bool described;     /* own is that of weights that are loaded, and leaves nothing open */
+    bool open_head;     /* ... and are another program's: a head for other classes begins anew */
     union ddp_model_own own;
 };
 
@@ -151,7 +152,7 @@ extern const struct ddp_model ddp_model_article, ddp_model_mlp, ddp_model_cnn, d
     ddp_model_gpt2, ddp_model_llama;
 /* They are called mlp and resnet too, and are not listed. */
 extern const struct ddp_model ddp_model_mlp_table, ddp_model_resnet_images;
-extern const struct ddp_model ddp_model_custom;    /* has no name of its own, and is not listed */
+extern const struct ddp_model ddp_model_custom; /* has no name of its own, and is not listed */
 
 /* The builder of a custom model, and what it is called with. */
 void ddp_model_custom_set(union ddp_model_own *own, ddp_model_builder *builder, void *arg);

@@ -372,9 +372,7 @@ enum ddp_status ddp_load_choose_model(const struct ddp_load *load,
                         "that llama-quantize has made with Q4_K_M, or choose nf4 or q4_0");
     if (!ddp_train_given(options, "model"))
         options->model =
-            load->model
-                ? load->model
-                : ddp_model_default(options->config ? DDP_ON_TOKENS : data);
+            load->model ? load->model : ddp_model_default(options->config ? DDP_ON_TOKENS : data);
     options->model = ddp_model_on(options->model, data);
     if (options->model->epochs && !ddp_train_given(options, "epochs"))
         options->epochs = options->model->epochs;
@@ -463,10 +461,12 @@ enum ddp_status ddp_load_apply(const struct ddp_load *load, const struct ddp_tra
     if (!load->model || model->take)
         return DDP_OK;
     config->own = load->config.own;
-    struct ddp_model_config filled = *config;
+    struct ddp_model_config filled = *config, loaded = load->config;
     enum ddp_status status = ddp_model_configure(model, &filled);
+    if (loaded.open_head && !ddp_train_evaluates_only(options))
+        loaded.classes = filled.classes;
     if (status == DDP_OK)
-        status = compare(model, load->config, filled, &same);
+        status = compare(model, loaded, filled, &same);
     if (status != DDP_OK || same)
         return status;
     print_samples(config, has);
@@ -476,9 +476,13 @@ enum ddp_status ddp_load_apply(const struct ddp_load *load, const struct ddp_tra
                     where, has, load->model->name, options->load, wanted);
 }
 
-void ddp_load_print(const struct ddp_load *load, const struct ddp_train_options *options, FILE *out)
+void ddp_load_print(const struct ddp_load *load, const struct ddp_train_options *options,
+                    int64_t classes, FILE *out)
 {
     char shown[DDP_TEXT_SHOWN];
     if (load->file && strcmp(load->file, options->load) != 0)
         fprintf(out, "weights  from %s\n", ddp_text_show(shown, load->file));
+    if (load->config.open_head && !ddp_train_evaluates_only(options) &&
+        classes != load->config.classes)
+        fprintf(out, "weights  with a new head, of %" PRId64 " classes\n", classes);
 }

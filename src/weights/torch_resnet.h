@@ -9,11 +9,11 @@
 #include "model/model.h"
 #include "weights/safetensors.h"
 
-/* What they learned from: ImageNet, as both programs scale its pixels. As ddp_dataset_describe(). */
+/* What they learned from: ImageNet, scaled as by both programs. As ddp_dataset_describe(). */
 #define DDP_TORCH_RESNET_SIDE 224
 #define DDP_TORCH_RESNET_DATA                                                                      \
-    "{\"kind\":\"images\",\"mean\":[0.485,0.456,0.406],\"std\":[0.229,0.224,0.225],"               \
-    "\"size\":[224,224]}"
+    "{\"kind\":\"images\",\"size\":[224,224],"                                                     \
+    "\"mean\":[0.485,0.456,0.406],\"std\":[0.229,0.224,0.225]}"
 
 bool ddp_torch_resnet_is(const ddp_safetensors *file);
 

@@ -64,6 +64,7 @@ cifar() {
 cifar
 expect "CIFAR" 0 '^data .*cifar, 500 samples' $t --data "$work/cifar"
 expect "CIFAR, augmented" 0 '^test accuracy' $t --data "$work/cifar" --augment crop,flip --data-threads 2
+expect "no regions of other data" 2 'error: --augment resized: regions are cut out of image files' $t --data "$work/cifar" --augment resized
 expect "CIFAR, another name" 3 'error: .*data_batch_1.bin' "$trainer" --data "$work/cifar/data_batch_1.bin" --dataset tokens --tokens gpt2
 expect "IDX asked for" 4 'error: .*cifar/train-labels' $t --data "$work/cifar" --dataset idx
 expect "a test set of its own" 2 'error: --val' $t --data "$work/cifar" --val "$work/cifar"
@@ -85,6 +86,10 @@ grep -q '^model *resnet, 27[0-9]* parameters' "$work/out" && grep -q '^update *a
     fail "images, all chosen: $(cat "$work/out")"
 expect "images, a larger network" 0 '^model *resnet, 111[0-9]* parameters' "$trainer" --threads 1 --data "$work/stripes" --image-size 65 --plan
 expect "images, augmented" 0 '^test accuracy' $images --image-size 24 --steps 2 --augment crop,flip
+drawn="--image-size 16 --steps 3 --no-eval --augment resized=0.2,flip,jitter --quiet"
+expect "images, regions and colours" 0 '' $images $drawn --acc-steps 2 --save "$work/one.w"
+expect "images, regions and colours, 2 workers" 0 '' "$ddprun" -n 2 $images $drawn --data-threads 2 --save "$work/two.w"
+cmp "$work/one.w" "$work/two.w" || fail "images, regions and colours: other weights with 2 workers"
 expect "images of many sizes" 3 'error: .*stripes/train/stripes-0/.* and .*/stripes-0/000.png is .* --image-size N or HxW' $images
 expect "images, no size" 2 'error: --image-size' $images --image-size 24x
 expect "images, a size for other data" 2 'error: --image-size belongs to directories of images' $t --data "$work/cifar" --image-size 24

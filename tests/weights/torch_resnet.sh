@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # --load: residual networks as torchvision and timm save them, with a head for other classes or for the same ones.
 . "${srcdir:-.}/tests/lib/cli.inc"
-tool="$here/tests/weights/torch_resnet.py"
+tool=$(realpath "$here/tests/weights/torch_resnet.py")
 "$top/image_tool" "$work/three" 3 2 8 3 1 && "$top/image_tool" "$work/two" 2 2 8 3 2 || exit 99
 few="$trainer --threads 1 --batch-size 2 --steps 1 --no-eval"
 cd "$work" || exit 99

@@ -94,14 +94,18 @@ enum ddp_status ddp_augment_batch(const struct ddp_augment *augment,
                                   const struct ddp_dataset_info *info, int64_t epoch,
                                   const int64_t *indices, size_t count, float *x)
 {
-    if (!augment->crop && !augment->flip)
-        return DDP_OK;
-    float *scratch = ddp_array_alloc(info->sample_values, sizeof *scratch);
-    if (!scratch)
+    const bool moves = augment->crop || augment->flip;
+    float *scratch = moves ? ddp_array_alloc(info->sample_values, sizeof *scratch) : NULL;
+    if (moves && !scratch)
         return DDP_ERR_MEMORY;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++, x += info->sample_values) {
         const struct ddp_augment_draw draw = ddp_augment_draw(augment, epoch, indices[i]);
-        ddp_augment_image(&draw, info, x + i * info->sample_values, scratch);
+        if (moves)
+            ddp_augment_image(&draw, info, x, scratch);
+        if (augment->jitter > 0) {
+            const struct ddp_augment_jitter jitter = ddp_augment_jitter(augment, epoch, indices[i]);
+            ddp_augment_colours(&jitter, info, x);
+        }
     }
     free(scratch);
     return DDP_OK;

@@ -1,20 +1,28 @@
 /* SPDX-License-Identifier: MIT
  *
- * Images changed at random, each epoch another way, as torchvision's RandomCrop(size, padding=4)
- * and RandomHorizontalFlip() do in this order. What happens to an image follows from the seed, the
- * epoch and its number in the dataset alone: it is the same for any split of the work. */
+ * Images changed at random, each epoch another way, as torchvision's RandomResizedCrop(),
+ * RandomCrop(size, padding=4), RandomHorizontalFlip() and ColorJitter() do in this order. What
+ * happens to an image follows from the seed, the epoch and its number in the dataset alone: it is
+ * the same for any split of the work. */
 #ifndef DDP_DATA_AUGMENT_H
 #define DDP_DATA_AUGMENT_H
 
 #include "data/dataset.h"
 
 #define DDP_AUGMENT_PADDING 4
+#define DDP_AUGMENT_LEAST   0.08 /* of an image's area, that a region has by default */
+#define DDP_AUGMENT_JITTER  0.4
 
 struct ddp_augment {
     bool crop; /* DDP_AUGMENT_PADDING black pixels all round, then the old size somewhere in it */
     bool flip; /* half of the images are mirrored, left and right */
+    double resized; /* a region of at least this share of the area, scaled to the size; 0: all */
+    double jitter;  /* brightness, contrast and saturation change by up to this factor; 0: none */
     uint64_t seed;
 };
+
+/* "crop,flip", "resized=0.08,flip,jitter=0.4" or "none". NULL, or what is wrong. */
+const char *ddp_augment_parse(struct ddp_augment *augment, const char *text);
 
 /* What happens to one image. */
 struct ddp_augment_draw {
@@ -22,8 +30,33 @@ struct ddp_augment_draw {
     bool flip;
 };
 
+/* A region of an image as torchvision's RandomResizedCrop() draws it, between 3:4 and 4:3. */
+struct ddp_augment_box {
+    int top, left, height, width;
+};
+struct ddp_augment_box ddp_augment_box(const struct ddp_augment *augment, int height, int width,
+                                       int64_t epoch, int64_t index);
+
+/* torchvision's ColorJitter() of brightness, contrast and saturation: in which order, and the
+ * factor of each. */
+enum ddp_augment_colour { DDP_BRIGHTNESS, DDP_CONTRAST, DDP_SATURATION, DDP_AUGMENT_COLOURS };
+struct ddp_augment_jitter {
+    enum ddp_augment_colour order[DDP_AUGMENT_COLOURS];
+    float factors[DDP_AUGMENT_COLOURS];
+};
+struct ddp_augment_jitter ddp_augment_jitter(const struct ddp_augment *augment, int64_t epoch,
+                                             int64_t index);
+
+/* Changes one image of 1 or 3 channels in place.
+ *   x  (channels, height, width) f32, scaled as info says */
+void ddp_augment_colours(const struct ddp_augment_jitter *jitter,
+                         const struct ddp_dataset_info *info, float *x);
+
 /* Whether samples of such a dataset can be changed, which must be images. */
 bool ddp_augment_fits(const struct ddp_dataset_info *info);
+
+/* Whether they have colours: 1 or 3 channels, and a scale that says which values are black. */
+bool ddp_augment_colours_fit(const struct ddp_dataset_info *info);
 
 struct ddp_augment_draw ddp_augment_draw(const struct ddp_augment *augment, int64_t epoch,
                                          int64_t index);
@@ -34,7 +67,7 @@ struct ddp_augment_draw ddp_augment_draw(const struct ddp_augment *augment, int6
 void ddp_augment_image(const struct ddp_augment_draw *draw, const struct ddp_dataset_info *info,
                        float *x, float *scratch);
 
-/* Changes a batch in place.
+/* Changes a batch in place, all but regions, which ddp_dataset_read_resized() reads.
  *   indices  count dataset indices
  *   x        (count, channels, height, width) f32
  * DDP_ERR_MEMORY. */

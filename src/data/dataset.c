@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "data/data_names.h"
+#include "data/image_list.h"
 #include "data/mixture.h"
 #include "data/normalize.h"
 #include "data/split.h"
@@ -70,7 +71,7 @@ static enum ddp_status refuse_parquet(const char *path)
 
 static enum ddp_status not_recognised(const char *path)
 {
-    char looked_for[512] = "";
+    char looked_for[512] = "", others[DDP_IMAGE_OTHERS_BYTES];
     size_t used = 0;
     struct stat info;
     if (stat(path, &info) < 0 && errno == ENOENT && strpbrk(path, "*?["))
@@ -85,8 +86,8 @@ static enum ddp_status not_recognised(const char *path)
         if (sources[i]->looks_for && used < sizeof looked_for)
             used += (size_t)snprintf(looked_for + used, sizeof looked_for - used, "%s%s",
                                      used ? "; " : "", sources[i]->looks_for);
-    return ddp_fail(DDP_ERR_IO, "%s: no data found in this directory. Looked for: %s", path,
-                    looked_for);
+    return ddp_fail(DDP_ERR_IO, "%s: no data found in this directory. Looked for: %s%s", path,
+                    looked_for, ddp_image_list_tell_others(path, others));
 }
 
 /* NULL: none. */
@@ -118,6 +119,11 @@ static bool holds(const struct ddp_dataset_source *kind, const char *source, con
 bool ddp_dataset_holds_tokens(const char *source, const char *path)
 {
     return holds(&ddp_dataset_tokens, source, path);
+}
+
+bool ddp_dataset_holds_images(const char *source, const char *path)
+{
+    return holds(&ddp_dataset_images, source, path);
 }
 
 bool ddp_dataset_holds_table(const char *source, const char *path)

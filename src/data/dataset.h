@@ -130,10 +130,16 @@ struct ddp_dataset_info {
     bool planned; /* only the shape is known: there are no samples, and their number is made up */
 };
 
+struct ddp_augment;
+
 struct ddp_dataset_ops {
     /* See ddp_dataset_read(); the indices are already checked. */
     enum ddp_status (*read)(const ddp_dataset *dataset, const int64_t *indices, size_t count,
                             void *x, int32_t *labels);
+    /* See ddp_dataset_read_resized(); NULL: samples are not decoded from images. */
+    enum ddp_status (*read_resized)(const ddp_dataset *dataset, const struct ddp_augment *augment,
+                                    int64_t epoch, const int64_t *indices, size_t count, void *x,
+                                    int32_t *labels);
     /* See ddp_dataset_sample_name(); NULL: samples have no names. */
     const char *(*sample_name)(const ddp_dataset *dataset, int64_t index);
     /* See ddp_dataset_references(); NULL: there are none. */
@@ -176,10 +182,11 @@ struct ddp_dataset_source {
 /* The table's rows in turn; NULL after the last. */
 const struct ddp_dataset_source *ddp_dataset_source_at(size_t i);
 
-/* Whether ddp_dataset_open() will find tokens, or a table, there, by names and the beginnings of
- * files. Reports nothing. */
+/* Whether ddp_dataset_open() will find tokens, a table or directories of images there, by names and
+ * the beginnings of files. Reports nothing. */
 bool ddp_dataset_holds_tokens(const char *source, const char *path);
 bool ddp_dataset_holds_table(const char *source, const char *path);
+bool ddp_dataset_holds_images(const char *source, const char *path);
 
 /* Opens a source.
  *   source       its name; NULL: the one that recognises the path
@@ -213,6 +220,13 @@ int64_t ddp_dataset_spread(int64_t total, int64_t count, int64_t i);
  * sample. */
 enum ddp_status ddp_dataset_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
                                  void *x, int32_t *labels);
+
+/* The same of regions of images that are drawn for an epoch, each scaled to the size of a sample:
+ * ddp_augment_box(). DDP_ERR_INVALID: samples are not decoded from images. */
+enum ddp_status ddp_dataset_read_resized(const ddp_dataset *dataset,
+                                         const struct ddp_augment *augment, int64_t epoch,
+                                         const int64_t *indices, size_t count, void *x,
+                                         int32_t *labels);
 
 /* What a sample is called: its file, relative to info.path. NULL: samples of this source have no
  * names. */

@@ -55,15 +55,38 @@ int64_t ddp_dataset_spread(int64_t total, int64_t count, int64_t i)
     return count > 1 ? (int64_t)((__int128)(total - 1) * i / (count - 1)) : 0;
 }
 
-enum ddp_status ddp_dataset_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
-                                 void *x, int32_t *labels)
+static enum ddp_status check_indices(const ddp_dataset *dataset, const int64_t *indices,
+                                     size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (indices[i] < 0 || indices[i] >= dataset->info.sample_count)
             return ddp_fail(DDP_ERR_INVALID, "sample %lld does not exist: %s has 0 to %lld",
                             (long long)indices[i], dataset->info.source,
                             (long long)dataset->info.sample_count - 1);
-    return dataset->ops->read(dataset, indices, count, x, labels);
+    return DDP_OK;
+}
+
+enum ddp_status ddp_dataset_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
+                                 void *x, int32_t *labels)
+{
+    enum ddp_status status = check_indices(dataset, indices, count);
+    return status == DDP_OK ? dataset->ops->read(dataset, indices, count, x, labels) : status;
+}
+
+enum ddp_status ddp_dataset_read_resized(const ddp_dataset *dataset,
+                                         const struct ddp_augment *augment, int64_t epoch,
+                                         const int64_t *indices, size_t count, void *x,
+                                         int32_t *labels)
+{
+    enum ddp_status status = check_indices(dataset, indices, count);
+    if (status == DDP_OK && !dataset->ops->read_resized)
+        status = ddp_fail(DDP_ERR_INVALID,
+                          "--augment resized: regions are cut out of image files, as directories "
+                          "of images have them, and %s is none",
+                          ddp_dataset_where(&dataset->info));
+    return status == DDP_OK
+               ? dataset->ops->read_resized(dataset, augment, epoch, indices, count, x, labels)
+               : status;
 }
 
 const char *ddp_dataset_sample_name(const ddp_dataset *dataset, int64_t index)

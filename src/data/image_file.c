@@ -14,7 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct ddp_image_format *const formats[] = {&ddp_image_png, &ddp_image_jpeg};
+#define LAST_UNTURNED 4 /* of EXIF's orientations: rows are rows */
+
+static const struct ddp_image_format *const formats[] = {
+    &ddp_image_png, &ddp_image_jpeg, &ddp_image_webp,
+    &ddp_image_gif, &ddp_image_tiff, &ddp_image_bmp,
+};
 
 enum ddp_status ddp_image_fail(const ddp_image_reader *reader, const char *why)
 {
@@ -35,10 +40,27 @@ enum ddp_status ddp_image_check_size(const ddp_image_reader *reader, uint64_t wi
                     DDP_IMAGE_MAX_PIXELS);
 }
 
+unsigned char *ddp_image_frame(const ddp_image_reader *reader, size_t values)
+{
+    return ddp_array_alloc((size_t)reader->image.width * (size_t)reader->image.height, values);
+}
+
+static bool begins_as(const struct ddp_image_format *format, const unsigned char *start,
+                      size_t count)
+{
+    for (int i = 0; i < DDP_IMAGE_MAGICS; i++) {
+        const size_t at = format->magic[i].at, bytes = format->magic[i].count;
+        if (bytes > 0 && at + bytes <= count &&
+            memcmp(start + at, format->magic[i].bytes, bytes) == 0)
+            return true;
+    }
+    return false;
+}
+
 static enum ddp_status find_format(const struct ddp_blob *blob,
                                    const struct ddp_image_format **format)
 {
-    unsigned char buffer[sizeof formats[0]->magic];
+    unsigned char buffer[16];
     const size_t count = blob->bytes < sizeof buffer ? (size_t)blob->bytes : sizeof buffer;
     const unsigned char *start;
     if (count == 0)
@@ -47,12 +69,17 @@ static enum ddp_status find_format(const struct ddp_blob *blob,
     if (status != DDP_OK)
         return status;
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
-        if (count >= formats[i]->magic_bytes &&
-            memcmp(start, formats[i]->magic, formats[i]->magic_bytes) == 0) {
+        if (begins_as(formats[i], start, count)) {
             *format = formats[i];
-            return DDP_OK;
+            return formats[i]->open
+                       ? DDP_OK
+                       : ddp_fail(DDP_ERR_FORMAT,
+                                  "%s: a %s image, and ddprun was built without the library that "
+                                  "reads them: convert it to PNG",
+                                  blob->name, formats[i]->name);
         }
-    return ddp_fail(DDP_ERR_FORMAT, "%s: neither a PNG nor a JPEG image", blob->name);
+    return ddp_fail(DDP_ERR_FORMAT, "%s: not a PNG, JPEG, WebP, GIF, TIFF or BMP image",
+                    blob->name);
 }
 
 enum ddp_status ddp_image_open(ddp_image_reader **reader, const struct ddp_blob *blob)
@@ -72,6 +99,11 @@ enum ddp_status ddp_image_open(ddp_image_reader **reader, const struct ddp_blob 
         return status;
     }
     assert(r->image.channels == 1 || r->image.channels == 3);
+    r->shown = r->image;
+    if (r->orientation > LAST_UNTURNED) {
+        r->shown.width = r->image.height;
+        r->shown.height = r->image.width;
+    }
     *reader = r;
     return DDP_OK;
 }
@@ -86,7 +118,7 @@ void ddp_image_close(ddp_image_reader *reader)
 
 const struct ddp_image *ddp_image_info(const ddp_image_reader *reader)
 {
-    return &reader->image;
+    return &reader->shown;
 }
 
 /* --- other channels --------------------------------------------------------------------------- */
@@ -114,8 +146,8 @@ static void convert(void *arg, int row, const unsigned char *pixels)
     c->take(c->arg, row, c->row);
 }
 
-enum ddp_status ddp_image_read(ddp_image_reader *reader, int channels, ddp_image_take *take,
-                               void *arg)
+static enum ddp_status read_converted(ddp_image_reader *reader, int channels, ddp_image_take *take,
+                                      void *arg)
 {
     if (channels == reader->image.channels)
         return reader->format->read(reader, take, arg);
@@ -125,5 +157,54 @@ enum ddp_status ddp_image_read(ddp_image_reader *reader, int channels, ddp_image
         return DDP_ERR_MEMORY;
     enum ddp_status status = reader->format->read(reader, convert, &converter);
     free(converter.row);
+    return status;
+}
+
+/* --- images that are stored turned ------------------------------------------------------------ */
+
+struct keeper {
+    size_t row_bytes;
+    unsigned char *pixels;
+};
+
+static void keep(void *arg, int row, const unsigned char *pixels)
+{
+    const struct keeper *k = arg;
+    memcpy(k->pixels + (size_t)row * k->row_bytes, pixels, k->row_bytes);
+}
+
+/* Row y of the upright image, from the stored one. */
+static void set_upright(const ddp_image_reader *reader, size_t channels,
+                        const unsigned char *stored, int y, unsigned char *to)
+{
+    const int how = reader->orientation;
+    const bool mirrored = how == 2 || how == 3 || how == 7 || how == 8; /* stored right to left */
+    const bool upside_down = how == 3 || how == 4 || how == 6 || how == 7;
+    const struct ddp_image *image = &reader->image;
+    for (int x = 0; x < reader->shown.width; x++, to += channels) {
+        const int column = how > LAST_UNTURNED ? y : x, row = how > LAST_UNTURNED ? x : y;
+        const size_t from_x = (size_t)(mirrored ? image->width - 1 - column : column);
+        const size_t from_y = (size_t)(upside_down ? image->height - 1 - row : row);
+        memcpy(to, stored + (from_y * (size_t)image->width + from_x) * channels, channels);
+    }
+}
+
+enum ddp_status ddp_image_read(ddp_image_reader *reader, int channels, ddp_image_take *take,
+                               void *arg)
+{
+    if (reader->orientation <= 1)
+        return read_converted(reader, channels, take, arg);
+    const size_t values = (size_t)channels;
+    struct keeper keeper = {(size_t)reader->image.width * values, ddp_image_frame(reader, values)};
+    unsigned char *line = ddp_array_alloc((size_t)reader->shown.width, values);
+    enum ddp_status status = DDP_ERR_MEMORY;
+    if (keeper.pixels && line)
+        status = read_converted(reader, channels, keep, &keeper);
+    for (int y = 0; status == DDP_OK && y < reader->shown.height; y++) {
+        set_upright(reader, values, keeper.pixels, y, line);
+        take(arg, y, line);
+    }
+    free(line);
+    free(keeper.pixels);
     return status;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Images in files, PNG and JPEG, decoded to 8 bits a channel, grey or RGB. The first bytes say
- * which format it is, not the name. What a file claims is not believed: sizes are bounded, and what
- * is damaged is refused. */
+ * Images in files of the formats in image_file.c, decoded to 8 bits a channel, grey or RGB, and
+ * upright as EXIF says. The first bytes say which format it is, not the name. What a file claims is
+ * not believed: sizes are bounded, and what is damaged is refused. */
 #ifndef DDP_DATA_IMAGE_FILE_H
 #define DDP_DATA_IMAGE_FILE_H
 
@@ -21,7 +21,7 @@ typedef struct ddp_image_reader ddp_image_reader;
 /* Reads an image's header.
  *   blob            with its file, outlives the reader
  *   reader [out]    closed with ddp_image_close()
- * DDP_ERR_FORMAT: neither format, damaged, too large or of a kind that is not read. DDP_ERR_IO,
+ * DDP_ERR_FORMAT: no such format, damaged, too large or of a kind that is not read. DDP_ERR_IO,
  * DDP_ERR_MEMORY. Messages name the blob. */
 enum ddp_status ddp_image_open(ddp_image_reader **reader, const struct ddp_blob *blob);
 void ddp_image_close(ddp_image_reader *reader);

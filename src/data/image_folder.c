@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Directories of images, PNG and JPEG, a directory for each class, or images without labels in one
+ * Directories of images, a directory for each class, or images without labels in one
  * directory. An image is decoded when it is read, by the thread that reads it; a small set stays in
  * memory once it is. Pixels become (pixel/255 - mean) / std, with mean and std of each channel over
  * images of the training set. */
@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/write.h"
+#include "data/augment.h"
 #include "data/data_names.h"
 #include "data/dataset.h"
 #include "data/describe.h"
@@ -81,19 +82,36 @@ static enum ddp_status check_same_size(const struct folder *f, const struct imag
                     ddp_image_list_name(&f->list, 0), f->width, f->height);
 }
 
+/* Which region of the image is a sample: the middle, or one that is drawn. */
+struct choice {
+    const struct ddp_augment *augment; /* NULL: the middle */
+    int64_t epoch;
+};
+
+static enum ddp_status init_resize(const struct folder *f, size_t sample,
+                                   const struct choice *choice, const struct ddp_image *image,
+                                   struct ddp_resize *resize)
+{
+    if (!choice->augment)
+        return ddp_resize_init(resize, f->channels, image->width, image->height, f->width,
+                               f->height);
+    const struct ddp_augment_box box = ddp_augment_box(choice->augment, image->height, image->width,
+                                                       choice->epoch, (int64_t)sample);
+    return ddp_resize_init_region(resize, f->channels, box.left, box.top, box.width, box.height,
+                                  f->width, f->height);
+}
+
 /* pixels [out]  (channels, height, width) */
-static enum ddp_status decode(const struct folder *f, size_t sample, unsigned char *pixels)
+static enum ddp_status decode(const struct folder *f, size_t sample, const struct choice *choice,
+                              unsigned char *pixels)
 {
     struct image image;
     struct ddp_resize resize = {0};
     enum ddp_status status = open_image(f, sample, &image);
     if (status == DDP_OK)
         status = check_same_size(f, &image);
-    if (status == DDP_OK) {
-        const struct ddp_image *info = ddp_image_info(image.reader);
-        status =
-            ddp_resize_init(&resize, f->channels, info->width, info->height, f->width, f->height);
-    }
+    if (status == DDP_OK)
+        status = init_resize(f, sample, choice, ddp_image_info(image.reader), &resize);
     if (status == DDP_OK)
         status = ddp_image_read(image.reader, f->channels, ddp_resize_row, &resize);
     if (status == DDP_OK)
@@ -104,12 +122,13 @@ static enum ddp_status decode(const struct folder *f, size_t sample, unsigned ch
 }
 
 /* pixels [out]  where they are: in `buffer`, or where they are kept */
-static enum ddp_status get_pixels(const struct folder *f, size_t sample, unsigned char *buffer,
+static enum ddp_status get_pixels(const struct folder *f, size_t sample,
+                                  const struct choice *choice, unsigned char *buffer,
                                   const unsigned char **pixels)
 {
     *pixels = buffer;
-    if (!f->kept)
-        return decode(f, sample, buffer);
+    if (!f->kept || choice->augment)
+        return decode(f, sample, choice, buffer);
     unsigned char *kept = f->kept + sample * f->base.info.sample_values, expected = NOT_KEPT;
     _Atomic unsigned char *state = &f->states[sample];
     if (atomic_load_explicit(state, memory_order_acquire) == KEPT) {
@@ -117,16 +136,19 @@ static enum ddp_status get_pixels(const struct folder *f, size_t sample, unsigne
         return DDP_OK;
     }
     if (!atomic_compare_exchange_strong(state, &expected, BEING_DECODED))
-        return decode(f, sample, buffer); /* another thread is at it: no need to wait */
-    enum ddp_status status = decode(f, sample, kept);
+        return decode(f, sample, choice, buffer); /* another thread is at it: no need to wait */
+    enum ddp_status status = decode(f, sample, choice, kept);
     atomic_store_explicit(state, status == DDP_OK ? KEPT : NOT_KEPT, memory_order_release);
     *pixels = kept;
     return status;
 }
 
-static enum ddp_status folder_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
-                                   void *x, int32_t *labels)
+static enum ddp_status folder_read_resized(const ddp_dataset *dataset,
+                                           const struct ddp_augment *augment, int64_t epoch,
+                                           const int64_t *indices, size_t count, void *x,
+                                           int32_t *labels)
 {
+    const struct choice choice = {augment, epoch};
     const struct folder *f = (const struct folder *)dataset;
     const size_t plane = (size_t)f->height * (size_t)f->width;
     enum ddp_status status = DDP_OK;
@@ -136,7 +158,7 @@ static enum ddp_status folder_read(const ddp_dataset *dataset, const int64_t *in
         return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", dataset->path);
     for (size_t i = 0; status == DDP_OK && i < count; i++) {
         const unsigned char *pixels;
-        status = get_pixels(f, (size_t)indices[i], buffer, &pixels);
+        status = get_pixels(f, (size_t)indices[i], &choice, buffer, &pixels);
         for (int c = 0; status == DDP_OK && c < f->channels; c++, to += plane, pixels += plane)
             ddp_pixels_scale(to, pixels, plane, f->scaled[c]);
         if (labels && dataset->info.label_count > 0)
@@ -144,6 +166,12 @@ static enum ddp_status folder_read(const ddp_dataset *dataset, const int64_t *in
     }
     free(buffer);
     return status;
+}
+
+static enum ddp_status folder_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
+                                   void *x, int32_t *labels)
+{
+    return folder_read_resized(dataset, NULL, 0, indices, count, x, labels);
 }
 
 static const char *folder_sample_name(const ddp_dataset *dataset, int64_t index)
@@ -161,7 +189,11 @@ static void folder_close(ddp_dataset *dataset)
 }
 
 static const struct ddp_dataset_ops ops = {
-    .read = folder_read, .sample_name = folder_sample_name, .close = folder_close};
+    .read = folder_read,
+    .read_resized = folder_read_resized,
+    .sample_name = folder_sample_name,
+    .close = folder_close,
+};
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
@@ -274,13 +306,15 @@ static enum ddp_status measure(struct folder *f)
     struct ddp_pixel_sums sums[CHANNELS] = {{0}};
     const int64_t total = info->sample_count, count = total < MEASURED ? total : MEASURED;
     const size_t plane = (size_t)f->height * (size_t)f->width;
+    const struct choice whole = {NULL, 0};
     enum ddp_status status = DDP_OK;
     unsigned char *buffer = malloc(info->sample_values);
     if (!buffer)
         return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", f->base.path);
     for (int64_t i = 0; status == DDP_OK && i < count; i++) {
         const unsigned char *pixels;
-        status = get_pixels(f, (size_t)ddp_dataset_spread(total, count, i), buffer, &pixels);
+        status =
+            get_pixels(f, (size_t)ddp_dataset_spread(total, count, i), &whole, buffer, &pixels);
         for (int c = 0; status == DDP_OK && c < f->channels; c++)
             ddp_pixels_add(&sums[c], pixels + (size_t)c * plane, plane);
     }
@@ -351,8 +385,8 @@ static bool folder_recognise(const char *path)
 
 const struct ddp_dataset_source ddp_dataset_images = {
     .name = "images",
-    .help = "directories of PNG and JPEG images, one for each class",
-    .looks_for = "directories with .png, .jpg or .jpeg files",
+    .help = "directories of images, PNG, JPEG and others, one for each class",
+    .looks_for = "directories with image files (.png, .jpg, .jpeg, .webp, .gif, .tif, .bmp)",
     .takes_val = true,
     .takes_size = true,
     .recognise = folder_recognise,

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
  * JPEG images, by libjpeg (libjpeg-turbo), whose default arithmetic gives the same pixels on all
- * machines. CMYK is taken as Adobe writes it, inverted, and becomes RGB, as Pillow does it; the
- * orientation in EXIF is not applied. libjpeg reports errors by a jump: each of its calls stands in
+ * machines. CMYK is taken as Adobe writes it, inverted, and becomes RGB, as Pillow does it.
+ * libjpeg reports errors by a jump: each of its calls stands in
  * a function that attempt() runs, and all that such a function changes is in the reader. */
 #include "config.h"
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "data/image_exif.h"
 #include "data/image_format.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* It uses types of stdio.h. */
 #include <jpeglib.h>
@@ -19,7 +21,9 @@
 #include <jerror.h>
 #include <setjmp.h>
 
-#define CHUNK_BYTES 16384
+#define CHUNK_BYTES  16384
+#define EXIF_MARKER  (JPEG_APP0 + 1)
+#define MARKER_BYTES 65533
 
 /* Each scan of a progressive image is a pass over all pixels, whatever its bytes: encoders make ten
  * or so. */
@@ -184,6 +188,7 @@ static void read_header(struct jpeg_reader *r)
     r->jpeg.src = &r->source;
     r->progress.progress_monitor = on_progress;
     r->jpeg.progress = &r->progress;
+    jpeg_save_markers(&r->jpeg, EXIF_MARKER, MARKER_BYTES);
     (void)jpeg_read_header(&r->jpeg, TRUE);
     switch (r->jpeg.jpeg_color_space) {
     case JCS_GRAYSCALE:
@@ -202,12 +207,22 @@ static void read_header(struct jpeg_reader *r)
     }
 }
 
+/* Other markers of this kind hold XMP. */
+static int orientation_of(const struct jpeg_reader *r)
+{
+    for (const struct jpeg_marker_struct *m = r->jpeg.marker_list; m; m = m->next)
+        if (m->marker == EXIF_MARKER && m->data_length > 6 && memcmp(m->data, "Exif\0", 6) == 0)
+            return ddp_exif_orientation(m->data, m->data_length);
+    return 1;
+}
+
 static enum ddp_status open_jpeg(ddp_image_reader *reader)
 {
     struct jpeg_reader *r = (struct jpeg_reader *)reader;
     enum ddp_status status = attempt(r, read_header);
     if (status == DDP_OK)
         status = ddp_image_check_size(reader, r->jpeg.image_width, r->jpeg.image_height);
+    reader->orientation = orientation_of(r);
     if (status == DDP_OK)
         reader->image = (struct ddp_image){(int)r->jpeg.image_width, (int)r->jpeg.image_height,
                                            r->jpeg.out_color_space == JCS_GRAYSCALE ? 1 : 3};
@@ -267,8 +282,7 @@ static void close_jpeg(ddp_image_reader *reader)
 
 const struct ddp_image_format ddp_image_jpeg = {
     .name = "JPEG",
-    .magic = {0xff, 0xd8, 0xff},
-    .magic_bytes = 3,
+    .magic = {{0, 3, {0xff, 0xd8, 0xff}}},
     .reader_bytes = sizeof(struct jpeg_reader),
     .open = open_jpeg,
     .read = read_jpeg,

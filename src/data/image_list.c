@@ -16,7 +16,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#define EXTENSIONS "png, .jpg or .jpeg"
+#define EXTENSIONS "png, .jpg, .jpeg, .webp, .gif, .tif, .tiff or .bmp"
 
 /* A directory that is being read, in those that hold it. */
 struct level {
@@ -26,14 +26,29 @@ struct level {
     ino_t inode;
 };
 
-static bool is_image(const char *name)
+static bool ends_in_one_of(const char *name, const char *const *extensions)
 {
-    static const char *const extensions[] = {".png", ".jpg", ".jpeg"};
     const char *dot = strrchr(name, '.');
-    for (size_t i = 0; dot && i < sizeof extensions / sizeof extensions[0]; i++)
-        if (strcasecmp(dot, extensions[i]) == 0)
+    for (; dot && *extensions; extensions++)
+        if (strcasecmp(dot, *extensions) == 0)
             return true;
     return false;
+}
+
+static bool is_image(const char *name)
+{
+    static const char *const extensions[] = {".png", ".jpg",  ".jpeg", ".webp", ".gif",
+                                             ".tif", ".tiff", ".bmp",  NULL};
+    return ends_in_one_of(name, extensions);
+}
+
+/* Images that are not read. */
+static bool is_other_image(const char *name)
+{
+    static const char *const extensions[] = {
+        ".heic", ".heif", ".avif", ".jxl", ".jp2", ".jfif", ".ppm", ".pgm", ".pbm", ".pnm", ".tga",
+        ".ico",  ".svg",  ".psd",  ".xcf", ".exr", ".hdr",  ".dng", ".cr2", ".nef", ".arw", NULL};
+    return ends_in_one_of(name, extensions);
 }
 
 /* Links to directories count as directories. */
@@ -208,6 +223,19 @@ static enum ddp_status list_tree(struct ddp_image_list *list, const char *top,
     return status;
 }
 
+static enum ddp_status no_images_of_class(const char *top, const char *name, bool others)
+{
+    char kinds[DDP_IMAGE_OTHERS_BYTES] = "";
+    char *path = ddp_path_in(top, name);
+    if (path)
+        (void)ddp_image_list_tell_others(path, kinds);
+    free(path);
+    return ddp_fail(DDP_ERR_FORMAT,
+                    "%s/%s: this class has no images: no file in its directory ends in ." EXTENSIONS
+                    "%s; add some, or remove the directory%s",
+                    top, name, others ? ", though others are there" : "", kinds);
+}
+
 static enum ddp_status list_class(struct ddp_image_list *list, const char *top,
                                   const struct level *above, const char *name, int32_t class_id)
 {
@@ -216,11 +244,7 @@ static enum ddp_status list_class(struct ddp_image_list *list, const char *top,
     if (status != DDP_OK)
         return status;
     if (list->count == before)
-        return ddp_fail(
-            DDP_ERR_FORMAT,
-            "%s/%s: this class has no images: no file in its directory ends in ." EXTENSIONS
-            "%s; add some, or remove the directory",
-            top, name, list->others > others ? ", though others are there" : "");
+        return no_images_of_class(top, name, list->others > others);
     qsort_r(list->entries + before, list->count - before, sizeof *list->entries, compare_entries,
             list->text);
     return DDP_OK;
@@ -301,35 +325,61 @@ static bool is_deep(const struct level *level)
     return above > 3;
 }
 
-static bool any_below(const char *top, const struct level *above, const char *name, bool inside)
+/* Files of a kind, up to `most` of them. */
+struct search {
+    bool (*is_wanted)(const char *name);
+    size_t most, found;
+    char first[32]; /* the extension of the first one that was found */
+};
+
+static void search_below(struct search *search, const char *top, const struct level *above,
+                         const char *name, bool inside)
 {
     struct level level = {.above = above, .path = name};
     struct ddp_data_names directories = {0};
     const struct dirent *entry;
     DIR *directory;
-    bool found = false;
     if (is_deep(&level) || open_level(&directory, top, &level) != DDP_OK)
-        return false;
-    while (!found && (entry = next_entry(directory)) != NULL)
+        return;
+    while (search->found < search->most && (entry = next_entry(directory)) != NULL)
         if (is_directory(directory, entry))
             (void)ddp_data_names_add(&directories, entry->d_name);
-        else
-            found = !inside && is_image(entry->d_name);
+        else if (!inside && search->is_wanted(entry->d_name) && search->found++ == 0)
+            snprintf(search->first, sizeof search->first, "%s", strrchr(entry->d_name, '.'));
     closedir(directory);
-    for (size_t i = 0; !found && i < directories.count; i++) {
+    for (size_t i = 0; search->found < search->most && i < directories.count; i++) {
         char *path = join(name, directories.at[i]);
-        found = path && any_below(top, &level, path, false);
+        if (path)
+            search_below(search, top, &level, path, false);
         free(path);
     }
     ddp_data_names_free(&directories);
-    return found;
+}
+
+static void search_quietly(struct search *search, const char *directory, bool inside)
+{
+    char message[256];
+    ddp_log_hold(message, sizeof message);
+    search_below(search, directory, NULL, "", inside);
+    ddp_log_hold(NULL, 0);
 }
 
 bool ddp_image_list_any(const char *directory, bool inside)
 {
-    char message[256];
-    ddp_log_hold(message, sizeof message);
-    const bool found = any_below(directory, NULL, "", inside);
-    ddp_log_hold(NULL, 0);
-    return found;
+    struct search search = {.is_wanted = is_image, .most = 1};
+    search_quietly(&search, directory, inside);
+    return search.found > 0;
+}
+
+const char *ddp_image_list_tell_others(const char *directory, char text[DDP_IMAGE_OTHERS_BYTES])
+{
+    struct search search = {.is_wanted = is_other_image, .most = SIZE_MAX};
+    search_quietly(&search, directory, false);
+    *text = '\0';
+    if (search.found > 0)
+        snprintf(text, DDP_IMAGE_OTHERS_BYTES,
+                 "; %zu image%s of other kinds, such as %s, %s there: convert them to JPEG or PNG",
+                 search.found, search.found == 1 ? "" : "s", search.first,
+                 search.found == 1 ? "is" : "are");
+    return text;
 }

@@ -41,4 +41,8 @@ const char *ddp_image_list_name(const struct ddp_image_list *list, size_t i);
  * only those below it count. */
 bool ddp_image_list_any(const char *directory, bool inside);
 
+/* The end of a message that no images were found: how many of other kinds there are, or "". */
+#define DDP_IMAGE_OTHERS_BYTES 160
+const char *ddp_image_list_tell_others(const char *directory, char text[DDP_IMAGE_OTHERS_BYTES]);
+
 #endif

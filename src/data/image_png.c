@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "data/image_exif.h"
 #include "data/image_format.h"
 
 #include <png.h>
@@ -93,7 +94,15 @@ static void read_header(struct png_reader *r)
     png_set_user_limits(r->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX); /* they are checked here */
     /* Only what pixels need: other chunks could be compressed, and large. */
     png_set_keep_unknown_chunks(r->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
+    png_set_keep_unknown_chunks(r->png, PNG_HANDLE_CHUNK_AS_DEFAULT, (png_const_bytep) "eXIf", 1);
     png_read_info(r->png, r->info);
+}
+
+static int orientation_of(const struct png_reader *r)
+{
+    png_bytep exif = NULL;
+    png_uint_32 bytes = 0;
+    return png_get_eXIf_1(r->png, r->info, &bytes, &exif) ? ddp_exif_orientation(exif, bytes) : 1;
 }
 
 /* A palette of greys only makes a grey image. */
@@ -126,6 +135,7 @@ static enum ddp_status open_png(ddp_image_reader *reader)
     const uint64_t width = png_get_image_width(r->png, r->info);
     const uint64_t height = png_get_image_height(r->png, r->info);
     status = ddp_image_check_size(reader, width, height);
+    reader->orientation = orientation_of(r);
     if (status == DDP_OK)
         reader->image = (struct ddp_image){(int)width, (int)height, is_grey(r) ? 1 : 3};
     return status;
@@ -208,8 +218,7 @@ static void close_png(ddp_image_reader *reader)
 
 const struct ddp_image_format ddp_image_png = {
     .name = "PNG",
-    .magic = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'},
-    .magic_bytes = 8,
+    .magic = {{0, 8, {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'}}},
     .reader_bytes = sizeof(struct png_reader),
     .open = open_png,
     .read = read_png,

@@ -76,6 +76,13 @@ static void free_taps(struct ddp_resize_taps *taps)
     free(taps->weights);
 }
 
+static enum ddp_status init_lines(struct ddp_resize *resize)
+{
+    const size_t line = (size_t)resize->x.count * (size_t)resize->channels;
+    resize->lines = ddp_array_alloc((size_t)(resize->y.end - resize->y.first), line);
+    return resize->lines ? DDP_OK : DDP_ERR_MEMORY;
+}
+
 enum ddp_status ddp_resize_init(struct ddp_resize *resize, int channels, int width, int height,
                                 int out_width, int out_height)
 {
@@ -87,11 +94,17 @@ enum ddp_status ddp_resize_init(struct ddp_resize *resize, int channels, int wid
     enum ddp_status status = init_taps(&resize->x, width, (int)to_x, out_width);
     if (status == DDP_OK)
         status = init_taps(&resize->y, height, (int)to_y, out_height);
-    if (status != DDP_OK)
-        return status;
-    const size_t line = (size_t)out_width * (size_t)channels;
-    resize->lines = ddp_array_alloc((size_t)(resize->y.end - resize->y.first), line);
-    return resize->lines ? DDP_OK : DDP_ERR_MEMORY;
+    return status == DDP_OK ? init_lines(resize) : status;
+}
+
+enum ddp_status ddp_resize_init_region(struct ddp_resize *resize, int channels, int left, int top,
+                                       int width, int height, int out_width, int out_height)
+{
+    *resize = (struct ddp_resize){.channels = channels, .left = left, .top = top};
+    enum ddp_status status = init_taps(&resize->x, width, out_width, out_width);
+    if (status == DDP_OK)
+        status = init_taps(&resize->y, height, out_height, out_height);
+    return status == DDP_OK ? init_lines(resize) : status;
 }
 
 void ddp_resize_free(struct ddp_resize *resize)
@@ -129,6 +142,8 @@ void ddp_resize_row(void *arg, int row, const unsigned char *pixels)
     struct ddp_resize *resize = arg;
     const struct ddp_resize_taps *x = &resize->x, *y = &resize->y;
     const size_t line = (size_t)x->count * (size_t)resize->channels;
+    row -= resize->top;
+    pixels += (size_t)resize->left * (size_t)resize->channels;
     if (row < y->first || row >= y->end)
         return;
     unsigned char *to = resize->lines + (size_t)(row - y->first) * line;

@@ -21,6 +21,7 @@ struct ddp_resize_taps {
 
 struct ddp_resize {
     int channels;
+    int left, top; /* of the region in the image */
     struct ddp_resize_taps x, y;
     unsigned char *lines; /* (y.first .. y.end, x.count, channels): scaled in x */
 };
@@ -30,6 +31,11 @@ struct ddp_resize {
  * DDP_ERR_MEMORY. */
 enum ddp_status ddp_resize_init(struct ddp_resize *resize, int channels, int width, int height,
                                 int out_width, int out_height);
+
+/* The same from a region of the image, of that size and place, without keeping its shape: to the
+ * bit crop() and resize() of images of Pillow. */
+enum ddp_status ddp_resize_init_region(struct ddp_resize *resize, int channels, int left, int top,
+                                       int width, int height, int out_width, int out_height);
 void ddp_resize_free(struct ddp_resize *resize);
 
 /* Takes a row of the image, width x channels bytes. Each must be given once, in any order.

@@ -168,13 +168,18 @@ static enum ddp_status fill(struct ddp_loader *loader, struct slot *slot)
     char message[MESSAGE_BYTES];
     ddp_log_hold(message, sizeof message);
     const int64_t begin = ddp_trace_begin();
+    const struct ddp_augment *augment = &loader->config.augment;
+    const ddp_dataset *dataset = loader->config.dataset;
+    const struct ddp_batch *batch = &slot->batch;
+    const size_t rows = (size_t)batch->rows;
     enum ddp_status status =
-        ddp_dataset_read(loader->config.dataset, slot->indices, (size_t)slot->batch.rows,
-                         slot->batch.x, slot->batch.labels);
+        augment->resized > 0
+            ? ddp_dataset_read_resized(dataset, augment, batch->epoch, slot->indices, rows,
+                                       batch->x, batch->labels)
+            : ddp_dataset_read(dataset, slot->indices, rows, batch->x, batch->labels);
     if (status == DDP_OK)
-        status = ddp_augment_batch(&loader->config.augment,
-                                   ddp_dataset_info(loader->config.dataset), slot->batch.epoch,
-                                   slot->indices, (size_t)slot->batch.rows, slot->batch.x);
+        status = ddp_augment_batch(augment, ddp_dataset_info(dataset), batch->epoch, slot->indices,
+                                   rows, batch->x);
     ddp_log_hold(NULL, 0);
     ddp_trace_end("read batch", begin, "shard", slot->batch.shard);
     if (status != DDP_OK && !(slot->message = strdup(message)))
@@ -224,8 +229,15 @@ static enum ddp_status check(const struct ddp_loader_config *c)
         return ddp_fail(DDP_ERR_INVALID,
                         "%d loader threads, %d batches ahead: at most %d and %d are possible",
                         c->threads, c->depth, MAX_THREADS, MAX_DEPTH);
-    if ((c->augment.crop || c->augment.flip) && !ddp_augment_fits(info))
+    const struct ddp_augment *augment = &c->augment;
+    if ((augment->crop || augment->flip || augment->jitter > 0 || augment->resized > 0) &&
+        !ddp_augment_fits(info))
         return ddp_fail(DDP_ERR_INVALID, "%s holds no images: there is nothing to crop or flip",
+                        ddp_dataset_where(info));
+    if (augment->jitter > 0 && !ddp_augment_colours_fit(info))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--augment jitter: the images of %s are neither grey nor RGB in a scale "
+                        "from black to white",
                         ddp_dataset_where(info));
     if (c->epoch < 0 || c->step < 0 ||
         c->step > ddp_loader_steps_per_epoch(&c->sampler, c->batch_size))

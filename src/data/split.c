@@ -28,22 +28,32 @@ struct part {
     uint32_t *samples; /* base.info.sample_count numbers of the whole, rising */
 };
 
-static enum ddp_status part_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
-                                 void *x, int32_t *labels)
+/*   augment  NULL: as they are */
+static enum ddp_status read_own(const ddp_dataset *dataset, const struct ddp_augment *augment,
+                                int64_t epoch, const int64_t *indices, size_t count, void *x,
+                                int32_t *labels)
 {
     const struct part *part = (const struct part *)dataset;
     const struct ddp_dataset_info *info = &dataset->info;
+    const ddp_dataset *whole = part->whole->dataset;
     enum ddp_status status = DDP_OK;
     int64_t own[READ_AT_ONCE];
     for (size_t done = 0, n; status == DDP_OK && done < count; done += n) {
+        void *to = (char *)x + done * info->sample_bytes;
+        int32_t *to_labels = labels ? labels + done * (size_t)info->label_count : NULL;
         n = count - done < READ_AT_ONCE ? count - done : READ_AT_ONCE;
         for (size_t i = 0; i < n; i++)
             own[i] = part->samples[indices[done + i]];
-        status =
-            ddp_dataset_read(part->whole->dataset, own, n, (char *)x + done * info->sample_bytes,
-                             labels ? labels + done * (size_t)info->label_count : NULL);
+        status = augment ? ddp_dataset_read_resized(whole, augment, epoch, own, n, to, to_labels)
+                         : ddp_dataset_read(whole, own, n, to, to_labels);
     }
     return status;
+}
+
+static enum ddp_status part_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
+                                 void *x, int32_t *labels)
+{
+    return read_own(dataset, NULL, 0, indices, count, x, labels);
 }
 
 static const char *part_sample_name(const ddp_dataset *dataset, int64_t index)
@@ -71,6 +81,7 @@ static void part_close(ddp_dataset *dataset)
 
 static const struct ddp_dataset_ops ops = {
     .read = part_read,
+    .read_resized = read_own,
     .sample_name = part_sample_name,
     .references = part_references,
     .close = part_close,

@@ -15,14 +15,23 @@ static const struct ddp_model *const models[] = {
     &ddp_model_article, NULL,
 };
 
-const struct ddp_model *ddp_model_default(bool tokens)
+const struct ddp_model *ddp_model_default(enum ddp_model_data data)
 {
-    return tokens ? &ddp_model_gpt2 : &ddp_model_mlp;
+    return data == DDP_ON_TOKENS   ? &ddp_model_gpt2
+           : data == DDP_ON_IMAGES ? &ddp_model_resnet
+                                   : &ddp_model_mlp;
 }
 
-const struct ddp_model *ddp_model_on_table(const struct ddp_model *model)
+const struct ddp_model *ddp_model_on(const struct ddp_model *model, enum ddp_model_data data)
 {
-    return model == &ddp_model_mlp ? &ddp_model_mlp_table : model;
+    if (data == DDP_ON_TABLE && model == &ddp_model_mlp)
+        return &ddp_model_mlp_table;
+    return data == DDP_ON_IMAGES && model == &ddp_model_resnet ? &ddp_model_resnet_images : model;
+}
+
+bool ddp_model_same(const struct ddp_model *a, const struct ddp_model *b)
+{
+    return a == b || (a->build == b->build && strcmp(a->name, b->name) == 0);
 }
 
 int64_t ddp_model_adapters(const struct ddp_model *model, const struct ddp_model_config *config)

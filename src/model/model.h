@@ -39,6 +39,7 @@ struct ddp_model_config {
     int64_t table_rows; /* to train on, of a table; else 0 */
     const char *size;   /* by name, of a model that has several; NULL: the default */
     bool described;     /* own is that of weights that are loaded, and leaves nothing open */
+    bool open_head;     /* ... and are another program's: a head for other classes begins anew */
     union ddp_model_own own;
 };
 
@@ -102,11 +103,20 @@ struct ddp_model {
 /* The model of that name; NULL: there is none. */
 const struct ddp_model *ddp_model_find(const char *name);
 
-/* The one that is trained where none is named, on tokens or on numbers. */
-const struct ddp_model *ddp_model_default(bool tokens);
+enum ddp_model_data {
+    DDP_ON_NUMBERS,
+    DDP_ON_TOKENS,
+    DDP_ON_TABLE,
+    DDP_ON_IMAGES, /* directories of them */
+};
 
-/* The same model with the defaults that it has on tables. */
-const struct ddp_model *ddp_model_on_table(const struct ddp_model *model);
+/* The one that is trained where none is named. */
+const struct ddp_model *ddp_model_default(enum ddp_model_data data);
+
+/* The same model with the defaults that it has on such data; and whether two are the same but for
+ * these. */
+const struct ddp_model *ddp_model_on(const struct ddp_model *model, enum ddp_model_data data);
+bool ddp_model_same(const struct ddp_model *a, const struct ddp_model *b);
 
 /* The rank of a config's adapters; 0: none. */
 int64_t ddp_model_adapters(const struct ddp_model *model, const struct ddp_model_config *config);
@@ -140,8 +150,9 @@ enum ddp_status ddp_model_build(ddp_graph **graph, const struct ddp_model *model
 
 extern const struct ddp_model ddp_model_article, ddp_model_mlp, ddp_model_cnn, ddp_model_resnet,
     ddp_model_gpt2, ddp_model_llama;
-extern const struct ddp_model ddp_model_mlp_table; /* is called mlp too, and is not listed */
-extern const struct ddp_model ddp_model_custom;    /* has no name of its own, and is not listed */
+/* They are called mlp and resnet too, and are not listed. */
+extern const struct ddp_model ddp_model_mlp_table, ddp_model_resnet_images;
+extern const struct ddp_model ddp_model_custom; /* has no name of its own, and is not listed */
 
 /* The builder of a custom model, and what it is called with. */
 void ddp_model_custom_set(union ddp_model_own *own, ddp_model_builder *builder, void *arg);

@@ -332,10 +332,19 @@ static enum ddp_status check_size(const struct ddp_load *load,
     return status;
 }
 
+static enum ddp_model_data kind_of_data(const struct ddp_train_options *options)
+{
+    return ddp_dataset_holds_tokens(options->dataset, options->data)   ? DDP_ON_TOKENS
+           : ddp_dataset_holds_table(options->dataset, options->data)  ? DDP_ON_TABLE
+           : ddp_dataset_holds_images(options->dataset, options->data) ? DDP_ON_IMAGES
+                                                                       : DDP_ON_NUMBERS;
+}
+
 enum ddp_status ddp_load_choose_model(const struct ddp_load *load,
                                       struct ddp_train_options *options)
 {
     const int64_t classes = load->config.classes;
+    const enum ddp_model_data data = kind_of_data(options);
     options->adapted = load->adapters != NULL;
     if (options->custom)
         return DDP_OK;
@@ -363,18 +372,13 @@ enum ddp_status ddp_load_choose_model(const struct ddp_load *load,
                         "that llama-quantize has made with Q4_K_M, or choose nf4 or q4_0");
     if (!ddp_train_given(options, "model"))
         options->model =
-            load->model
-                ? load->model
-                : ddp_model_default(options->config ||
-                                    ddp_dataset_holds_tokens(options->dataset, options->data));
-    if (ddp_dataset_holds_table(options->dataset, options->data)) {
-        options->model = ddp_model_on_table(options->model);
-        if (options->model->epochs && !ddp_train_given(options, "epochs"))
-            options->epochs = options->model->epochs;
-    }
+            load->model ? load->model : ddp_model_default(options->config ? DDP_ON_TOKENS : data);
+    options->model = ddp_model_on(options->model, data);
+    if (options->model->epochs && !ddp_train_given(options, "epochs"))
+        options->epochs = options->model->epochs;
     if (!load->model)
         return DDP_OK;
-    if (options->model != ddp_model_on_table(load->model) && options->model != load->model)
+    if (!ddp_model_same(options->model, load->model))
         return ddp_fail(DDP_ERR_INVALID,
                         "--model %s contradicts --load %s, which holds the model %s: leave --model "
                         "out, or load other weights",
@@ -457,10 +461,12 @@ enum ddp_status ddp_load_apply(const struct ddp_load *load, const struct ddp_tra
     if (!load->model || model->take)
         return DDP_OK;
     config->own = load->config.own;
-    struct ddp_model_config filled = *config;
+    struct ddp_model_config filled = *config, loaded = load->config;
     enum ddp_status status = ddp_model_configure(model, &filled);
+    if (loaded.open_head && !ddp_train_evaluates_only(options))
+        loaded.classes = filled.classes;
     if (status == DDP_OK)
-        status = compare(model, load->config, filled, &same);
+        status = compare(model, loaded, filled, &same);
     if (status != DDP_OK || same)
         return status;
     print_samples(config, has);
@@ -470,9 +476,13 @@ enum ddp_status ddp_load_apply(const struct ddp_load *load, const struct ddp_tra
                     where, has, load->model->name, options->load, wanted);
 }
 
-void ddp_load_print(const struct ddp_load *load, const struct ddp_train_options *options, FILE *out)
+void ddp_load_print(const struct ddp_load *load, const struct ddp_train_options *options,
+                    int64_t classes, FILE *out)
 {
     char shown[DDP_TEXT_SHOWN];
     if (load->file && strcmp(load->file, options->load) != 0)
         fprintf(out, "weights  from %s\n", ddp_text_show(shown, load->file));
+    if (load->config.open_head && !ddp_train_evaluates_only(options) &&
+        classes != load->config.classes)
+        fprintf(out, "weights  with a new head, of %" PRId64 " classes\n", classes);
 }

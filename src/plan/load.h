@@ -45,8 +45,8 @@ enum ddp_status ddp_load_choose_model(const struct ddp_load *load,
 enum ddp_status ddp_load_apply(const struct ddp_load *load, const struct ddp_train_options *options,
                                struct ddp_model_config *config, const char *where);
 
-/* Names the file, if --load named its directory. */
+/* Names the file, if --load named its directory; says if the head for so many classes is new. */
 void ddp_load_print(const struct ddp_load *load, const struct ddp_train_options *options,
-                    FILE *out);
+                    int64_t classes, FILE *out);
 
 #endif

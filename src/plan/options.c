@@ -72,23 +72,10 @@ static const char *read_val_split(void *member, const char *value)
                : "must be a share of the samples between 0 and 1, such as 0.1, or a number of them";
 }
 
-/* "crop,flip" */
 static const char *read_augment(void *destination, const char *value)
 {
     struct ddp_train_options *options = destination;
-    char text[64];
-    options->crop = options->flip = false;
-    if (strcmp(value, "none") == 0)
-        return NULL;
-    snprintf(text, sizeof text, "%s", value);
-    for (char *rest = text, *word; (word = strsep(&rest, ","));)
-        if (strcmp(word, "crop") == 0)
-            options->crop = true;
-        else if (strcmp(word, "flip") == 0)
-            options->flip = true;
-        else
-            return "must be crop, flip, both with a comma between, or none";
-    return NULL;
+    return ddp_augment_parse(&options->augment, value);
 }
 
 /* "0,1": numbers of GPUs, which may repeat. */
@@ -264,8 +251,9 @@ static const struct ddp_option rows[] = {
      .help = "images: scale to this height and width, and cut out the middle (default: the size "
              "that all have)"},
     {OPTION_CUSTOM("augment", read_augment, "LIST"),
-     .help = "change training images at random: crop (4 pixels of padding), flip (left and right), "
-             "crop,flip or none (default)"},
+     .help = "change training images at random, a list of: crop (4 pixels of padding), flip (left "
+             "and right), resized=AREA (a region of at least this share, 0.08, scaled), "
+             "jitter=FACTOR (colours, 0.4); none (default)"},
     {OPTION_INT("data-threads", data_threads, 1, 64, "N"), .scope = DDP_OF_MACHINE | DDP_OF_NODE,
      .help = "threads of each worker that read samples ahead (default 1)"},
     {OPTION_INT("data-size", data_size, 1, 1e9, "N"), .scope = DDP_OF_DATA,

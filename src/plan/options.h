@@ -63,7 +63,7 @@ struct ddp_train_options {
     const char *tokenize_in, *tokenize_out; /* of ddp_train_tokenize() */
     int64_t seq_len, vocab_size;            /* vocab_size 0: as the data say */
     int64_t data_threads;
-    bool crop, flip;                   /* --augment */
+    struct ddp_augment augment;        /* its seed is the run's */
     int64_t image_height, image_width; /* 0: not given */
     int64_t data_size;
     uint64_t seed;

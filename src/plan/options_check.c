@@ -28,8 +28,7 @@ const char *ddp_train_given_of(const struct ddp_train_options *options, unsigned
 const union ddp_model_own *ddp_train_model_own(const struct ddp_train_options *options)
 {
     int i = 0;
-    while (ddp_model_at(i) &&
-           ddp_model_on_table(ddp_model_at(i)) != ddp_model_on_table(options->model))
+    while (ddp_model_at(i) && !ddp_model_same(ddp_model_at(i), options->model))
         i++;
     return &options->models[options->custom ? DDP_MODELS - 1 : i];
 }

@@ -78,8 +78,9 @@ enum ddp_status ddp_load_weights(const struct ddp_load *load, const struct ddp_m
 enum ddp_status ddp_planned_begin_weights(const struct ddp_planned *planned, float *weights,
                                           void *frozen)
 {
-    /* A file has all parameters, or the frozen ones, and adapters begin anew. */
-    const bool drawn = !planned->load.file || ddp_graph_frozen_count(planned->graph) > 0;
+    /* A file has all parameters, or the frozen ones, and adapters or a head begin anew. */
+    const bool drawn = !planned->load.file || planned->load.config.open_head ||
+                       ddp_graph_frozen_count(planned->graph) > 0;
     void *const drawn_frozen = planned->load.file ? NULL : frozen;
     struct ddp_rng rng;
     ddp_rng_seed(&rng, planned->options->seed);

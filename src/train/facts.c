@@ -108,6 +108,17 @@ static void add_local(struct ddp_checkpoint_facts *facts, const struct ddp_mode_
                                 number_text(momentum, local->outer_momentum));
 }
 
+/* Earlier versions knew crop and flip alone. */
+static void add_augment(struct ddp_checkpoint_facts *facts, const struct ddp_augment *augment)
+{
+    add_flag(facts, "crop", augment->crop);
+    add_flag(facts, "flip", augment->flip);
+    if (augment->resized > 0)
+        add_number(facts, "resized", augment->resized);
+    if (augment->jitter > 0)
+        add_number(facts, "jitter", augment->jitter);
+}
+
 /* A new setting that determines them must be added here. */
 void ddp_run_collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts *facts)
 {
@@ -144,8 +155,7 @@ void ddp_run_collect_facts(const struct ddp_run *run, struct ddp_checkpoint_fact
         add_flag(facts, "normalize", true);
     add_flag(facts, "shuffle", plan->sampler.shuffle);
     add_flag(facts, "drop last", plan->sampler.drop_last);
-    add_flag(facts, "crop", run->planned.options->crop);
-    add_flag(facts, "flip", run->planned.options->flip);
+    add_augment(facts, &run->planned.options->augment);
     add_flag(facts, "sync batch norm", run->planned.options->sync_batch_norm);
     ddp_checkpoint_fact_add(facts, DDP_CHECKPOINT_SHARDS, "%" PRId64, plan->global_shards);
     ddp_checkpoint_fact_add(facts, DDP_CHECKPOINT_LANES, "%" PRId64, plan->lanes);

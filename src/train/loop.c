@@ -78,7 +78,8 @@ enum ddp_status ddp_run_begin(struct ddp_run *run)
         ddp_train_plan_print(plan, run->planned.options, facts.data, facts.graph, memory.stages,
                              ddp_device_describe(ddp_mode_device(run->mode)), run->out);
     if (run->out && planned && !run->is_resumed)
-        ddp_load_print(&run->planned.load, run->planned.options, run->out);
+        ddp_load_print(&run->planned.load, run->planned.options, run->planned.model_config.classes,
+                       run->out);
     if (run->out && planned)
         ddp_planned_print_compute(&run->planned, run->out);
     if (run->out && planned)

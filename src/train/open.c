@@ -268,13 +268,12 @@ enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int
         .epoch = step / plan->steps_per_epoch,
         .step = step % plan->steps_per_epoch,
         .end_epoch = -1,
-        .augment = {.crop = run->planned.options->crop,
-                    .flip = run->planned.options->flip,
-                    .seed = run->planned.options->seed},
+        .augment = run->planned.options->augment,
         .threads = (int)run->planned.options->data_threads,
         .memory = {alloc_batch, free_batch, ddp_mode_device(run->mode)},
         .depth = depth,
     };
+    config.augment.seed = run->planned.options->seed;
     return ddp_loader_create(loader, &config);
 }
 

@@ -12,6 +12,7 @@
 #include "weights/hf_llama.h"
 #include "weights/interchange.h"
 #include "weights/safetensors_index.h"
+#include "weights/torch_resnet.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -83,11 +84,11 @@ static enum ddp_status check_tensor(const char *path, const struct ddp_parameter
 
 /* Tensors that the model does not have: most likely the wrong file. */
 static enum ddp_status check_extra(const char *path, const ddp_graph *graph,
-                                   const ddp_safetensors *file)
+                                   const ddp_safetensors *file, bool foreign)
 {
     for (size_t i = 0; i < ddp_safetensors_count(file); i++) {
         const char *name = ddp_safetensors_at(file, i)->name;
-        bool known = false;
+        bool known = foreign && ddp_torch_resnet_ignores(name);
         for (int p = 0; p < ddp_graph_parameter_count(graph); p++)
             known = known || strcmp(ddp_graph_parameter_at(graph, p)->name, name) == 0;
         for (int p = 0; p < ddp_graph_frozen_count(graph); p++)
@@ -125,24 +126,31 @@ static bool has_frozen(const ddp_safetensors *file, const ddp_graph *graph)
     return false;
 }
 
-/* A file of ours. */
+/* Whether the file has the values of a parameter; otherwise they stay as they are. */
+static bool reads(const ddp_safetensors *file, const struct ddp_parameter *parameter, bool all,
+                  bool foreign)
+{
+    return (all || !parameter->frozen) && !(foreign && ddp_torch_resnet_replaces(file, parameter));
+}
+
+/* A file of ours, or one with its names. */
 static enum ddp_status load_own(const ddp_safetensors *file, const char *path,
                                 const ddp_graph *graph, float *flat, void *frozen)
 {
-    const bool all = has_frozen(file, graph);
+    const bool all = has_frozen(file, graph), foreign = ddp_torch_resnet_is(file);
     const int count = ddp_graph_place_count(graph);
     enum ddp_status status = DDP_OK;
     for (int i = 0; status == DDP_OK && i < count; i++) {
         const struct ddp_parameter_place place = ddp_graph_place_at(graph, i, flat, frozen);
-        if (all || !place.parameter->frozen)
+        if (reads(file, place.parameter, all, foreign))
             status = check_tensor(path, place.parameter,
                                   ddp_safetensors_find(file, place.parameter->name));
     }
     if (status == DDP_OK)
-        status = check_extra(path, graph, file);
+        status = check_extra(path, graph, file, foreign);
     for (int i = 0; status == DDP_OK && i < count; i++) {
         const struct ddp_parameter_place place = ddp_graph_place_at(graph, i, flat, frozen);
-        if (all || !place.parameter->frozen)
+        if (reads(file, place.parameter, all, foreign))
             take_tensor(&place, ddp_safetensors_find(file, place.parameter->name));
     }
     return status;
@@ -179,6 +187,8 @@ static enum ddp_status describe(const char *path, const struct ddp_model **model
         config->described = status == DDP_OK;
     } else if (ddp_hf_gpt2_shape(&shape, file)) {
         status = ddp_hf_gpt2_describe(&shape, path, model, config);
+    } else if (ddp_torch_resnet_is(file)) {
+        status = ddp_torch_resnet_describe(file, path, model, config);
     }
     ddp_safetensors_close(file);
     return status;
@@ -236,7 +246,9 @@ enum ddp_status ddp_train_weights_data(const char *path, char **text)
     enum ddp_status status = ddp_safetensors_open_model(&file, path);
     if (status != DDP_OK)
         return status;
-    const char *data = ddp_safetensors_metadata(file, DDP_WEIGHTS_DATA_KEY);
+    const char *data = ddp_torch_resnet_is(file)
+                           ? DDP_TORCH_RESNET_DATA
+                           : ddp_safetensors_metadata(file, DDP_WEIGHTS_DATA_KEY);
     if (data && !(*text = strdup(data)))
         status = ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
     ddp_safetensors_close(file);

@@ -131,6 +131,109 @@ START_TEST(draws_follow_from_seed_epoch_and_index)
 }
 END_TEST
 
+/* --- regions and colours --- */
+
+/* Shares of the area and ratios are in their ranges and fill them; all places are reached. */
+START_TEST(regions_are_drawn_as_by_torchvision)
+{
+    enum { DRAWS = 4000, HEIGHT = 300, WIDTH = 400 };
+    const struct ddp_augment augment = {.resized = 0.25, .seed = 3};
+    double least = 1, most = 0, narrow = 9, wide = 0, mean = 0;
+    int touching[4] = {0};
+    for (int i = 0; i < DRAWS; i++) {
+        const struct ddp_augment_box box = ddp_augment_box(&augment, HEIGHT, WIDTH, 2, i);
+        const double share = (double)box.height * box.width / (HEIGHT * WIDTH);
+        const double ratio = (double)box.width / box.height;
+        ck_assert(box.top >= 0 && box.left >= 0 && box.height > 0 && box.width > 0 &&
+                  box.top + box.height <= HEIGHT && box.left + box.width <= WIDTH);
+        least = share < least ? share : least;
+        most = share > most ? share : most;
+        narrow = ratio < narrow ? ratio : narrow;
+        wide = ratio > wide ? ratio : wide;
+        mean += share / DRAWS;
+        touching[0] += box.top < 8;
+        touching[1] += box.left < 8;
+        touching[2] += box.top + box.height > HEIGHT - 8;
+        touching[3] += box.left + box.width > WIDTH - 8;
+    }
+    ck_assert_msg(least > 0.24 && least < 0.27 && most > 0.93 && most <= 1, "shares %g to %g",
+                  least, most);
+    ck_assert_msg(narrow > 0.74 && narrow < 0.77 && wide > 1.31 && wide < 1.35, "ratios %g to %g",
+                  narrow, wide);
+    /* Large ones are drawn again where they do not fit. */
+    ck_assert_msg(mean > 0.5 && mean < 0.625, "on average %g", mean);
+    for (int i = 0; i < 4; i++)
+        ck_assert_int_gt(touching[i], DRAWS / 50);
+    /* Nothing fits: the middle. */
+    const struct ddp_augment_box box =
+        ddp_augment_box(&(struct ddp_augment){.resized = 1}, 10, 100, 0, 0);
+    ck_assert(box.top == 0 && box.height == 10 && box.width == 13 && box.left == 43);
+}
+END_TEST
+
+/* torchvision's adjust_contrast(), adjust_brightness() and adjust_saturation() on tensors. */
+START_TEST(colours_as_by_torchvision)
+{
+    static const float pixels[12] = {0.1f,  0.5f, 0.9f, 0.3f, 0.2f,  0.6f,
+                                     0.05f, 0.8f, 0.7f, 0.4f, 0.95f, 0};
+    static const double colour[12] = {0, 0.3542859, 0.8232909, 0.0917858, 0.0640771, 0.4816859,
+                                      0, 0.7287858, 0.701077,  0.2268859, 0.8232909, 0};
+    static const double grey[4] = {0.3, 0.6, 0.9, 0.45};
+    static const struct ddp_augment_jitter jitters[2] = {
+        {{DDP_CONTRAST, DDP_BRIGHTNESS, DDP_SATURATION}, {0.7f, 1.4f, 1.3f}},
+        {{DDP_SATURATION, DDP_CONTRAST, DDP_BRIGHTNESS}, {1.25f, 0.6f, 1.3f}}};
+    for (int one = 0; one < 2; one++) {
+        struct ddp_dataset_info info = images(one ? 1 : 3, 2, 2, one ? 1 : 3);
+        float x[12];
+        for (size_t i = 0; i < info.sample_values; i++)
+            x[i] = (float)((pixels[i] - info.mean[i / 4]) / info.std[i / 4]);
+        ddp_augment_colours(&jitters[one], &info, x);
+        for (size_t i = 0; i < info.sample_values; i++)
+            ck_assert_double_eq_tol(x[i] * info.std[i / 4] + info.mean[i / 4],
+                                    (one ? grey : colour)[i], 2e-6);
+    }
+}
+END_TEST
+
+START_TEST(colours_are_drawn_evenly)
+{
+    enum { DRAWS = 6000 };
+    const struct ddp_augment augment = {.jitter = 0.4, .seed = 5};
+    int orders[27] = {0}, above[3] = {0}, together = 0;
+    for (int i = 0; i < DRAWS; i++) {
+        const struct ddp_augment_jitter jitter = ddp_augment_jitter(&augment, 1, i);
+        orders[jitter.order[0] * 9 + jitter.order[1] * 3 + jitter.order[2]]++;
+        for (int c = 0; c < 3; c++) {
+            ck_assert(jitter.factors[c] >= 0.6f && jitter.factors[c] <= 1.4f);
+            above[c] += jitter.factors[c] > 1.2f;
+        }
+        together += jitter.factors[0] > 1 && jitter.factors[1] > 1;
+    }
+    static const int all[] = {5, 7, 11, 15, 19, 21}; /* 012 021 102 120 201 210 in base 3 */
+    for (int i = 0; i < 6; i++)
+        ck_assert_int_lt(abs(orders[all[i]] - DRAWS / 6), 150);
+    for (int c = 0; c < 3; c++)
+        ck_assert_int_lt(abs(above[c] - DRAWS / 4), 170);
+    ck_assert_int_lt(abs(together - DRAWS / 4), 170);
+}
+END_TEST
+
+START_TEST(lists_are_read)
+{
+    static const char *const bad[] = {
+        "",        "crops",    "crop,",     "resized=0", "resized=1.5",
+        "jitter=", "jitter=x", "none,flip", "resizeds",  "jitter=0.4x"};
+    struct ddp_augment augment;
+    ck_assert_ptr_null(ddp_augment_parse(&augment, "resized,flip,jitter=0.25"));
+    ck_assert(augment.flip && !augment.crop && augment.resized == DDP_AUGMENT_LEAST &&
+              augment.jitter == 0.25);
+    ck_assert_ptr_null(ddp_augment_parse(&augment, "none"));
+    ck_assert(!augment.flip && augment.resized == 0 && augment.jitter == 0);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        ck_assert_msg(ddp_augment_parse(&augment, bad[i]) != NULL, "'%s' was taken", bad[i]);
+}
+END_TEST
+
 /* --- in the loader --- */
 
 static enum ddp_status read_images(const ddp_dataset *dataset, const int64_t *indices, size_t count,
@@ -240,6 +343,10 @@ Suite *test_suite(void)
     tcase_add_test(tc, draws_are_evenly_distributed);
     tcase_add_test(tc, what_is_not_asked_for_does_not_happen);
     tcase_add_test(tc, draws_follow_from_seed_epoch_and_index);
+    tcase_add_test(tc, regions_are_drawn_as_by_torchvision);
+    tcase_add_test(tc, colours_as_by_torchvision);
+    tcase_add_test(tc, colours_are_drawn_evenly);
+    tcase_add_test(tc, lists_are_read);
     tcase_add_test(tc, any_split_sees_the_same_images);
     tcase_add_test(tc, from_the_middle_the_same_images);
     return suite;

@@ -44,6 +44,25 @@ static void decode(const char *path, int channels, int height, int width, unsign
     ddp_input_file_close(&file);
 }
 
+/* Whether this build has the library that reads such a file. */
+static bool is_readable(const char *name)
+{
+    const char *end = strrchr(name, '.');
+#ifndef HAVE_WEBP
+    if (strcmp(end, ".webp") == 0)
+        return false;
+#endif
+#ifndef HAVE_GIF
+    if (strcmp(end, ".gif") == 0)
+        return false;
+#endif
+#ifndef HAVE_TIFF
+    if (strncmp(end, ".tif", 4) == 0)
+        return false;
+#endif
+    return *end == '.';
+}
+
 static void check_case(const struct golden *g)
 {
     unsigned char pixels[4096];
@@ -67,9 +86,10 @@ START_TEST(pillow_has_the_same_pixels)
     int cases = 0;
     FILE *file = golden_open("data/golden/image_files.txt");
     for (; golden_next(file, &g); golden_free(&g), cases++)
-        check_case(&g);
+        if (is_readable(g.words[0]))
+            check_case(&g);
     fclose(file);
-    ck_assert_int_ge(cases, 80);
+    ck_assert_int_ge(cases, 130);
 }
 END_TEST
 
@@ -399,8 +419,12 @@ START_TEST(bad_directories)
     put_image("a/1.png", 1, 3, 4, 4);
     ck_assert_int_eq(mkdir(scratch_path("b"), 0777), 0);
     must_fail(&plain, DDP_ERR_FORMAT, "/b: this class has no images", "remove the directory");
-    put_file("b/1.gif", "GIF89a", 6);
+    put_file("b/1.txt", "text", 4);
     must_fail(&plain, DDP_ERR_FORMAT, "/b: this class has no images", "though others are there");
+    put_file("b/1.heic", "x", 1);
+    put_file("b/2.HEIC", "x", 1);
+    must_fail(&plain, DDP_ERR_FORMAT, "/b: this class has no images",
+              "; 2 images of other kinds, such as ");
     put_image("b/1.png", 1, 3, 4, 4);
     ck_assert_int_eq(symlink("..", scratch_path("b/again")), 0);
     must_fail(&plain, DDP_ERR_IO, "b/again: this link leads back", "holds it");
@@ -438,7 +462,7 @@ START_TEST(damaged_images)
     scratch_write("train/b/2.png", whole, 0);
     must_fail(&plain, DDP_ERR_FORMAT, "/b/2.png", "the file is empty");
     scratch_write("train/b/2.png", "<html>", 6);
-    must_fail(&plain, DDP_ERR_FORMAT, "/b/2.png", "neither a PNG nor a JPEG image");
+    must_fail(&plain, DDP_ERR_FORMAT, "/b/2.png", "not a PNG, JPEG, WebP, GIF");
     scratch_write("train/b/2.png", whole, bytes - 13);
     must_fail(&plain, DDP_ERR_FORMAT, "/b/2.png: cannot decode this PNG image", "truncated");
     /* Later than at the start: of a test set no image is decoded before it is wanted. */

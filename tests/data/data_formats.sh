@@ -64,6 +64,7 @@ cifar() {
 cifar
 expect "CIFAR" 0 '^data .*cifar, 500 samples' $t --data "$work/cifar"
 expect "CIFAR, augmented" 0 '^test accuracy' $t --data "$work/cifar" --augment crop,flip --data-threads 2
+expect "no regions of other data" 2 'error: --augment resized: regions are cut out of image files' $t --data "$work/cifar" --augment resized
 expect "CIFAR, another name" 3 'error: .*data_batch_1.bin' "$trainer" --data "$work/cifar/data_batch_1.bin" --dataset tokens --tokens gpt2
 expect "IDX asked for" 4 'error: .*cifar/train-labels' $t --data "$work/cifar" --dataset idx
 expect "a test set of its own" 2 'error: --val' $t --data "$work/cifar" --val "$work/cifar"
@@ -79,7 +80,16 @@ images="$trainer --model cnn --batch-size 16 --threads 1 --data $work/stripes"
 expect "images, one step" 0 '^data .*stripes/train, 240 samples of 3 x 24 x 24 in 4 classes' $images --image-size 24 --steps 1
 expect "images learned" 0 '^test accuracy (9[0-9]|100)\.' $images --image-size 24 --epochs 3
 expect "images, 2 workers, a size of two sides" 0 '3 x 20 x 30 in 4 classes' "$ddprun" -n 2 $images --image-size 20x30 --steps 3 --data-threads 2
+# Without a model named: a small residual network, which learns with what is chosen.
+expect "images, all chosen" 0 '^test accuracy (9[0-9]|100)\.' "$trainer" --threads 1 --data "$work/stripes" --image-size 16 --epochs 5 --lr 0.002
+grep -q '^model *resnet, 27[0-9]* parameters' "$work/out" && grep -q '^update *adamw' "$work/out" && grep -q '^batch *32 samples' "$work/out" ||
+    fail "images, all chosen: $(cat "$work/out")"
+expect "images, a larger network" 0 '^model *resnet, 111[0-9]* parameters' "$trainer" --threads 1 --data "$work/stripes" --image-size 65 --plan
 expect "images, augmented" 0 '^test accuracy' $images --image-size 24 --steps 2 --augment crop,flip
+drawn="--image-size 16 --steps 3 --no-eval --augment resized=0.2,flip,jitter --quiet"
+expect "images, regions and colours" 0 '' $images $drawn --acc-steps 2 --save "$work/one.w"
+expect "images, regions and colours, 2 workers" 0 '' "$ddprun" -n 2 $images $drawn --data-threads 2 --save "$work/two.w"
+cmp "$work/one.w" "$work/two.w" || fail "images, regions and colours: other weights with 2 workers"
 expect "images of many sizes" 3 'error: .*stripes/train/stripes-0/.* and .*/stripes-0/000.png is .* --image-size N or HxW' $images
 expect "images, no size" 2 'error: --image-size' $images --image-size 24x
 expect "images, a size for other data" 2 'error: --image-size belongs to directories of images' $t --data "$work/cifar" --image-size 24
@@ -114,14 +124,14 @@ expect "images without labels, no evaluation" 0 'new has no labels, so nothing i
     --val "$work/new"
 # Grey ones of one size; the labels' names do not matter to the model.
 write_images "$work/grey" 2 20 28 1 3
-expect "images, grey" 0 '40 samples of 1 x 28 x 28 in 2 classes' $t --data "$work/grey"
+expect "images, grey" 0 '40 samples of 1 x 28 x 28 in 2 classes' $t --model mlp --data "$work/grey"
 # A damaged one is named, by one line, whoever comes upon it; of a test set when it is evaluated.
 truncate -s 200 "$work/stripes/val/stripes-2/007.jpg"
 expect "images, a damaged one" 3 'error: .*val/stripes-2/007.jpg: cannot decode this JPEG image: the file is truncated' \
     $images --image-size 24 --steps 3 --data-threads 3
 count=$((count + 1))
 [ "$(grep -c 'error:' "$work/out")" -eq 1 ] || fail "images, a damaged one: not told once"
-expect "images, none without labels" 2 'error: .*stripes-0 has no labels' $t --data "$work/stripes/train/stripes-0" --image-size 8
+expect "images, none without labels" 2 'error: .*stripes-0 has no labels' $t --model mlp --data "$work/stripes/train/stripes-0" --image-size 8
 
 # Shrunk while it is learned: one line, exit code 4; no signal.
 shrink() {

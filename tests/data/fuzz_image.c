@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Fuzz target: one image, PNG or JPEG, decoded and scaled. */
+ * Fuzz target: one image of any format, decoded and scaled. */
 #include "config.h"
 
 #include "data/image_file.h"

@@ -23,7 +23,7 @@ completes() {
     got=$(complete "$1")
     [ "$got" = "$2 " ] || fail "'$1' is completed by: $got"
 }
-gpt2='124M 1558M 355M 774M d12 d2 d24 d36 d4 d48 d6' resnet='110 18 20 32 34 44 56'
+gpt2='124M 1558M 355M 774M d12 d2 d24 d36 d4 d48 d6' resnet='110 18 20 32 34 44 50 56 auto'
 llama='d2 d4 d6 llama2-7b llama3.1-8b llama3.2-1b mistral-7b qwen2.5-0.5b qwen3-0.6b qwen3-1.7b qwen3-8b smollm2-135m smollm2-360m'
 completes 'trainer --model gpt2 --size ' "$gpt2"
 completes 'trainer --model llama --size ' "$llama"

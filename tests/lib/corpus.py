@@ -17,7 +17,7 @@ wrong with it.
   text/         JSON lines, plain or gzip
   table/        one table each, with commas, a header and the target y
   record/       JSON lines of texts, prompts and chats, plain or gzip
-  image/        one PNG or JPEG image each; of the JPEG files, those of tests/data/golden/image_files are the start
+  image/        one image each; of the formats but PNG and BMP, those of tests/data/golden/image_files are the start
   options/      a command line each, one argument a line, for the table in tests/core/fuzz_options.c
   yaml/         one file of options each
   place/        "nodes", "hosts", "tasks" or "endpoint", and such a text: see tests/launcher/fuzz_place.c
@@ -795,8 +795,83 @@ def write_jpeg():
     put("image", "bad-jpeg-quantization-missing", rgb[:quantization] + rgb[marker_at(rgb, 0xC0):])
     put("image", "bad-jpeg-segment-length", rgb[:quantization + 2] + b"\0\0" + rgb[quantization + 4:])
     put("image", "bad-empty", b"")
-    put("image", "bad-gif", b"GIF89a\1\0\1\0\0\0\0,\0\0\0\0\1\0\1\0\0\2\2D\1\0;")
+    exif = b"Exif\0\0MM\0*\0\0\0\x08\0\1\1\x12\0\3\0\0\0\1\0\6\0\0\0\0\0\0"
+    put("image", "good-jpeg-turned", rgb[:2] + b"\xff\xe1" + struct.pack(">H", len(exif) + 2) + exif + rgb[2:])
+    for name, wrong in (("orientation", exif.replace(b"\0\6", b"\0\x63")), ("count", exif.replace(b"\x08\0\1", b"\x08\xff\xff")),
+                        ("offset", exif.replace(b"\0\0\0\x08", b"\xff\xff\xff\xff")), ("cut", exif[:12])):
+        put("image", "good-jpeg-exif-" + name, rgb[:2] + b"\xff\xe1" + struct.pack(">H", len(wrong) + 2) + wrong + rgb[2:])
     put("image", "bad-text", b"<html>404</html>")
+
+
+def write_bmp():
+    def bmp(width=3, height=2, bits=24, packing=0, data=bytes(24), size=40, extra=b""):
+        head = struct.pack("<IiiHHIIiiII", size, width, height, 1, bits, packing, 0, 0, 0, 0, 0)
+        return b"BM" + struct.pack("<IHHI", 0, 0, 0, 54 + len(extra)) + head + extra + data
+
+    palette = bytes(range(64))
+    put("image", "good-bmp", bmp())
+    put("image", "good-bmp-top-down", bmp(height=-2))
+    put("image", "good-bmp-palette", bmp(bits=4, extra=palette, data=b"\x12\x30\0\0" * 2))
+    put("image", "good-bmp-bits", bmp(width=9, bits=1, extra=palette[:8], data=b"\xaa\x80\0\0" * 2))
+    put("image", "good-bmp-masks", bmp(bits=32, packing=3, extra=struct.pack("<III", 1 << 31, 0x7FFFFFFF, 5)))
+    put("image", "good-bmp-core", b"BM" + struct.pack("<IHHIIHHHH", 0, 0, 0, 26, 12, 3, 2, 1, 24) + bytes(24))
+    put("image", "bad-bmp-start-only", b"BM")
+    put("image", "bad-bmp-header-cut", bmp()[:40])
+    put("image", "bad-bmp-header-size", bmp(size=39))
+    put("image", "bad-bmp-palette-cut", bmp(bits=8, data=b"", extra=palette))
+    put("image", "bad-bmp-data-cut", bmp(data=bytes(23)))
+    put("image", "bad-bmp-bits", bmp(bits=2))
+    put("image", "bad-bmp-packed", bmp(bits=8, packing=1, data=bytes(2000)))
+    put("image", "bad-bmp-mask-missing", bmp(bits=32, packing=3, extra=bytes(12)))
+    put("image", "bad-bmp-negative", bmp(width=-3))
+    put("image", "bad-bmp-height-least", bmp(height=-2**31))
+    put("image", "bad-bmp-large-cut", bmp(13000, 13000))
+
+
+def image_libraries():
+    """Formats that this build reads: in its folder tests run."""
+    try:
+        with open("config.h") as file:
+            lines = file.read().split("\n")
+    except FileNotFoundError:
+        return []
+    return [name for name in ("WEBP", "GIF", "TIFF") if f"#define HAVE_{name} 1" in lines]
+
+
+def write_other_images():
+    """Pillow's files, and those damaged. What a build lacks the library for is bad in all forms."""
+    images = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "golden", "image_files")
+    has = image_libraries()
+    for kind, suffix, names in (("WEBP", ".webp", ("rgb", "lossless", "alpha", "turned")), ("GIF", ".gif", ("palette", "grey", "interlaced", "animated")),
+                                ("TIFF", ".tiff", ("rgb", "grey", "palette", "bits-1", "rgb-tiff_lzw", "rgb-tiff_adobe_deflate"))):
+        for name in names:
+            with open(os.path.join(images, name + suffix), "rb") as file:
+                data = file.read()
+            put("image", f"{'good' if kind in has else 'bad'}-{kind.lower()}-{name}", data)
+            put("image", f"bad-{kind.lower()}-{name}-cut", data[:len(data) // 3])
+            put("image", f"bad-{kind.lower()}-{name}-start", data[:14])
+    gif = b"GIF89a\1\0\1\0\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\1\0\1\0\0\2\2D\1\0;"
+    put("image", "good-gif-small" if "GIF" in has else "bad-gif-small", gif)
+    put("image", "bad-gif-no-palette", gif.replace(b"\x80\0\0\0\0\0\xff\xff\xff", b"\0\0\0"))
+    put("image", "bad-gif-no-picture", gif[:19] + b";")
+    put("image", "bad-gif-outside", gif.replace(b",\0\0", b",\1\0"))
+    put("image", "bad-gif-canvas-huge", gif.replace(b"89a\1\0\1\0", b"89a\xff\xff\xff\xff"))
+    head = b"RIFF\x1a\0\0\0WEBPVP8X\x0a\0\0\0"
+    put("image", "bad-webp-animated", head + b"\2\0\0\0\0\0\0\0\0\0" + b"ANIM\6\0\0\0" + bytes(6))
+    put("image", "bad-webp-huge", head + b"\0\0\0\0" + b"\xff" * 6)
+
+    def tiff(tags, order="<", data=bytes(64)):
+        head = (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(order + "I", 8)
+        return head + struct.pack(order + "H", len(tags)) + b"".join(
+            struct.pack(order + "HHII", tag, 4, 1, value) for tag, value in tags) + bytes(4) + data
+
+    tags = [(256, 4), (257, 4), (258, 8), (259, 1), (262, 1), (273, 126), (277, 1), (278, 4), (279, 16)]
+    put("image", "good-tiff-small" if "TIFF" in has else "bad-tiff-small", tiff(tags))
+    for name, tag, value in (("huge", 256, 60000), ("wide", 256, 2**32 - 1), ("bits", 258, 7), ("packing", 259, 12345),
+                             ("offset", 273, 2**32 - 1), ("samples", 277, 60000)):
+        put("image", "bad-tiff-" + name, tiff([(t, value if t == tag else v) for t, v in tags], ">" if name == "bits" else "<"))
+    put("image", "bad-tiff-no-directory", b"II*\0\xff\xff\xff\xff")
+    put("image", "bad-tiff-loops", tiff(tags)[:118] + struct.pack("<I", 8))
 
 
 def write_text():
@@ -1167,3 +1242,5 @@ write_text()
 write_record()
 write_png()
 write_jpeg()
+write_bmp()
+write_other_images()

@@ -41,7 +41,7 @@ sources_of() {
         [ "$1" = tokenizer ] || echo "core/blocks.c weights/gguf_load.c weights/gguf_config.c weights/gguf_blocks.c weights/gguf_names.c weights/hf_llama_tensors.c weights/hf_keys.c weights/hf_llama_config.c weights/hf_llama_rope.c weights/hf_llama_load.c weights/safetensors.c weights/safetensors_index.c model/lora.c core/portable_math.c"
         ;;
     text) echo "$core core/json.c core/parse.c data/byte_source.c data/text_file.c" ;;
-    image) echo "$core core/input_file.c data/blob.c data/image_file.c data/image_jpeg.c data/image_png.c data/image_resize.c" ;;
+    image) echo "$core core/input_file.c data/blob.c data/image_bmp.c data/image_exif.c data/image_file.c data/image_gif.c data/image_jpeg.c data/image_png.c data/image_resize.c data/image_tiff.c data/image_webp.c" ;;
     llmc) echo "$core weights/gpt2_tensors.c weights/llmc_header.c" ;;
     hf_config) echo "$core core/atomic_file.c core/directory.c core/input_file.c core/parse.c core/write.c weights/hf_config.c weights/hf_keys.c core/json.c" ;;
     hf_llama) echo "$core core/input_file.c core/json.c core/parse.c weights/hf_edit.c weights/hf_keys.c weights/hf_llama_config.c weights/hf_llama_rope.c weights/hf_llama_text.c core/portable_math.c" ;;
@@ -62,13 +62,14 @@ sources_of() {
 
 failed=0
 python3 "$srcdir/tests/lib/corpus.py" "$work/corpora"
+image_libraries=$(sed -n 's/^IMAGE_LIBS = //p' Makefile)
 for target in "$@"; do
     sources=$(find "$srcdir/tests" -name "fuzz_$target.c")
     for file in $(sources_of "$target"); do
         sources="$sources $srcdir/src/$file"
     done
     # shellcheck disable=SC2086
-    "$clang" $flags $sources -lz -ljansson -lpng -ljpeg -lpcre2-8 -lutf8proc -lyaml -lnettle -o "$work/$target"
+    "$clang" $flags $sources -lz -ljansson $image_libraries -lpcre2-8 -lutf8proc -lyaml -lnettle -o "$work/$target"
     mkdir "$work/corpus-$target"
     mkdir -p fuzz-found
     echo "fuzzing $target for $seconds s"

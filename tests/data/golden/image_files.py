@@ -16,7 +16,7 @@ import sys
 import zlib
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 OUT = os.path.join(sys.argv[1], "data", "golden")
 rng = np.random.RandomState(int(sys.argv[2]) if len(sys.argv) > 2 else 0)
@@ -49,7 +49,7 @@ def seen(image, height, width):
 
 def case(name, sizes, source=None, modes=("L", "RGB")):
     """source: the image that the file shows, where Pillow reads another"""
-    image = source or Image.open(os.path.join(OUT, "image_files", name))
+    image = source or ImageOps.exif_transpose(Image.open(os.path.join(OUT, "image_files", name)))
     for height, width in sizes:
         for mode in modes:
             pixels = np.asarray(seen(image.convert("RGB").convert(mode) if mode == "L" else image.convert(mode), height, width))
@@ -152,11 +152,70 @@ case("grey.jpeg", one_size)
 save("cmyk.jpg", Image.fromarray(picture(20, 12, 4), "CMYK"), quality=85)
 case("cmyk.jpg", one_size)
 exif = Image.Exif()
-exif[0x0112] = 6  # orientation: which is not applied
+exif[0x0112] = 6  # orientation: turned to the right to be shown
 save("turned.jpg", rgb, quality=80, exif=exif)
 case("turned.jpg", one_size)
 save("named-wrongly.png", rgb, quality=80, format="JPEG")
 case("named-wrongly.png", one_size)
+
+# All ways to turn and mirror, in two of the formats that say so, and in the rest one.
+small = Image.fromarray(picture(9, 6, 3))
+for how in range(1, 9):
+    exif[0x0112] = how
+    save(f"turned-{how}.jpg", small, quality=95, exif=exif)
+    case(f"turned-{how}.jpg", [(9, 6), (6, 9)], modes=("RGB",))
+    save(f"turned-{how}.tif", small, tiffinfo={0x0112: how})
+    case(f"turned-{how}.tif", [(9, 6), (6, 9)], modes=("RGB",))
+exif[0x0112] = 8
+save("turned.png", small, exif=exif)
+case("turned.png", [(9, 6)])
+save("turned.webp", small, lossless=True, exif=exif)
+case("turned.webp", [(9, 6)])
+
+# Kinds of the other formats.
+save("rgb.webp", rgb, quality=80)
+case("rgb.webp", [(17, 23), (8, 8)])
+save("lossless.webp", rgb, lossless=True)
+case("lossless.webp", one_size)
+save("alpha.webp", Image.fromarray(picture(14, 15, 4), "RGBA"), lossless=True, exact=True)
+case("alpha.webp", one_size)
+save("palette.gif", rgb.quantize(40))
+case("palette.gif", [(17, 23), (8, 8)])
+save("grey.gif", grey)
+case("grey.gif", one_size)
+save("interlaced.gif", rgb.quantize(256), interlace=1)
+case("interlaced.gif", [(17, 23)])
+frames = [Image.fromarray(picture(12, 9, 3)).quantize(16) for _ in range(3)]
+save("animated.gif", frames[0], save_all=True, append_images=frames[1:], transparency=3, disposal=2)
+case("animated.gif", [(9, 12)])
+for name, image in (("rgb", rgb), ("grey", grey), ("palette", rgb.quantize(40)), ("bits-1", grey.convert("1"))):
+    save(name + ".bmp", image)
+    case(name + ".bmp", one_size)
+    for packing in (None, "tiff_lzw", "tiff_adobe_deflate") if name == "rgb" else (None,):
+        file = name + ("-" + packing if packing else "") + ".tiff"
+        save(file, image, compression=packing)
+        case(file, one_size)
+save("alpha.tif", Image.fromarray(picture(14, 15, 4), "RGBA"))
+case("alpha.tif", one_size)
+
+
+def bmp(name, bits, words, masks=(), top_down=False):
+    """A BMP of kinds that Pillow does not write; words are the pixels."""
+    height, width = words.shape
+    rows = [row.astype("<u2" if bits == 16 else "<u4").tobytes() for row in (words if top_down else words[::-1])]
+    pixels = b"".join(row + bytes(-len(row) % 4) for row in rows)
+    extra = struct.pack("<%dI" % len(masks), *masks)
+    head = struct.pack("<IiiHHIIiiII", 40, width, -height if top_down else height, 1, bits, 3 if masks else 0, len(pixels), 0, 0, 0, 0)
+    with open(os.path.join(OUT, "image_files", name), "wb") as out:
+        out.write(b"BM" + struct.pack("<IHHI", 54 + len(extra) + len(pixels), 0, 0, 54 + len(extra)) + head + extra + pixels)
+
+
+bmp("555.bmp", 16, rng.randint(0, 1 << 15, (7, 9)))
+case("555.bmp", one_size)
+bmp("565.bmp", 16, rng.randint(0, 1 << 16, (7, 9)), (0xF800, 0x7E0, 0x1F))
+case("565.bmp", one_size)
+bmp("32.bmp", 32, rng.randint(0, 1 << 24, (7, 9)), top_down=True)
+case("32.bmp", one_size)
 
 with open(os.path.join(OUT, "image_files.txt"), "w") as file:
     file.write("\n".join(lines) + "\n")

@@ -19,6 +19,7 @@ from torch._C import _distributed_c10d as c10d
 from torch.distributed import ReduceOp
 
 from . import _lib, _machines
+from ._call import Call, run_calls
 from ._mail import Post, Transfer
 
 _dtypes = {
@@ -75,37 +76,6 @@ def _nbytes(tensor):
     return tensor.numel() * tensor.element_size()
 
 
-class Call(dist.Work):
-    """A collective in the thread of a group. Torch's own work of a future would hide a failure."""
-
-    def __init__(self, future):
-        super().__init__()
-        self.future = future
-
-    def wait(self, timeout=None):
-        self.future.wait()
-        return True
-
-    def get_future(self):
-        return self.future
-
-    def is_completed(self):
-        return self.future.done()
-
-    def is_success(self):
-        return self.future.done() and self.exception() is None
-
-    def exception(self):
-        try:
-            self.future.wait()
-        except RuntimeError as error:
-            return error
-        return None
-
-    def result(self):
-        return self.future.wait()
-
-
 class ProcessGroup(dist.ProcessGroup):
     def __init__(self, store, rank, size, timeout):
         super().__init__(rank, size)
@@ -117,6 +87,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._thread = None
         self._pending = 0  # calls in the queue
         self._count = 0  # of exchanges: their tag
+        self._done = None
         launched = _machines.job_of(rank, size)
         if launched:
             job = launched
@@ -194,6 +165,12 @@ class ProcessGroup(dist.ProcessGroup):
             self._thread = self._exchanges = self._messages = None
             self._comm.close()
 
+    def _end(self):
+        if self._done and self._comm.job and self._pending == 0:
+            self.shutdown()
+
+    __del__ = _end  # PyTorch 2.4 shuts no group down but NCCL's
+
     def abort(self):
         if self._comm.job:
             _lib.lib.ddp_job_abort(self._comm.job)
@@ -230,7 +207,7 @@ class ProcessGroup(dist.ProcessGroup):
         promise = torch.futures.Future()
         future = promise.then(run)  # an exception in run() becomes the future's
         if self._thread is None:
-            self._thread = threading.Thread(target=_work, args=(self._queue,), daemon=True)
+            self._thread = threading.Thread(target=run_calls, args=(self._queue,), daemon=True)
             self._thread.start()
         self._pending += 1
         self._queue.put(promise)
@@ -569,21 +546,11 @@ class ProcessGroup(dist.ProcessGroup):
             self._send(self._messages, signal, rank, *arguments).wait()
 
 
-def _work(calls):
-    """The thread of a group; what it runs hangs on the promise."""
-    while True:
-        promise = calls.get()
-        if promise is None:
-            return
-        promise.set_result(None)
-        del promise
-
-
 def _close(reference):
     """At exit: a rank that ends says so, unless a thread is inside still."""
     group = reference()
-    if group and group._comm.job and group._pending == 0:
-        group.shutdown()
+    if group:
+        group._end()
 
 
 def _create(store, rank, size, timeout):

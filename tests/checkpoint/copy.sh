@@ -36,7 +36,7 @@ pattern='^restarts from two copies of the state in memory, .* as often as 2 % of
 train "as time says" $kill --
 pattern='^restarts 1, which cost'
 faults=stop:rank=1,step=30
-train "stopped" --max-restarts 2 --timeout 1 -- --copy-every 8
+train "stopped" --max-restarts 2 --timeout 3 -- --copy-every 8
 pattern='^resumed from the copy in memory: 24 of 60'
 faults=kill:rank=0,step=30
 train "rank 0" --max-restarts 1 -- --copy-every 8

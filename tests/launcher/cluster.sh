@@ -386,20 +386,20 @@ grep -q 'rank 2 has not arrived at all-reduce 1042' "$tmp/err0" || wrong 'node 0
 grep -q '^ddprun:  *1 .* backward ' "$tmp/err0" || wrong 'node 0 has no table'
 
 # Before a step is finished, on any node, it takes longer.
-DDP_FAULTS=slow:rank=3,step=1,ms=6000 begin -n 2 --timeout 1 $helper steps 5
+DDP_FAULTS=slow:rank=3,step=1,ms=6000 begin -n 2 --timeout 3 $helper steps 5
 ends 'slow to set up' 0
 DDP_FAULTS=slow:rank=0,step=2,ms=9000 begin -n 2 --timeout 1 $helper steps 5
 ends 'slow in a step' 124
 says 'slow in a step' 'no rank has made progress for 1 s; ending'
 
 # One node moves: that is no hang.
-# time: four times the limit
-begin -n 1 --timeout 1 sh -c 'test $RANK = 1 || { sleep 4; exit 0; }; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do echo $i; sleep 0.2; done'
+# time: twice the limit
+begin -n 1 --timeout 2 sh -c 'test $RANK = 1 || { sleep 4; exit 0; }; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do echo $i; sleep 0.2; done'
 ends 'one node works' 0
 
 # A node that does not look whether its workers move is not taken for one whose do not.
-# time: four times the limit
-only0='--timeout 1'
+# time: twice the limit
+only0='--timeout 2'
 begin -n 1 sh -c 'test $RANK = 1 || { sleep 4; exit 0; }; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do echo $i; sleep 0.2; done'
 ends 'a limit of one node' 0
 only0=

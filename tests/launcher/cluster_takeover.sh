@@ -68,7 +68,7 @@ node 1 "$@"
 until_true grep -qs '"step":2[0-9][0-9]' "$work/log" || fail "$what: $(cat "$work/node.0")"
 kill_host 0
 ended "$what" 1 0 'this is node 0 now'
-awk -F '"first_step":|"step":' '/"event":"run"/ { first = $2 + 0 } END { exit !(first >= 200) }' "$work/log" ||
+awk -F '"first_step":|"step":' '/"event":"run"/ { first = $2 + 0 } END { exit !(first > 100) }' "$work/log" ||
     fail "$what: begins before the copy: $(grep '"event":"run"' "$work/log")"
 cmp "$work/alone" "$work/weights" || fail "$what: other weights"
 hosts_empty "$what"

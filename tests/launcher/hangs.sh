@@ -49,7 +49,7 @@ expect "a child in a session of its own computes" 0 '' $ddprun -n 1 --timeout 0.
     'setsid timeout 2 sh -c "while :; do :; done" >/dev/null 2>&1 & sleep 2'
 for how in -n2 -n1 "-n2 --redirects 3 --log-dir $work/logs"; do
     # shellcheck disable=SC2086
-    expect "it writes ($how)" 0 '' $ddprun $how --timeout 0.8 sh -c 'for i in 1 2 3 4 5 6; do echo $i; sleep 0.3; done'
+    expect "it writes ($how)" 0 '' $ddprun $how --timeout 1.5 sh -c 'for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.3; done'
     hasnt 'ending the job'
 done
 expect "a rank that does not join" 1 'error: rank 1 has ended without joining the other ranks, which wait for it; .*; ending the job' \

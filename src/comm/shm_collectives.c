@@ -165,7 +165,8 @@ static enum ddp_status reduce_payloads(struct shm *shm, const struct ddp_comm_ca
     return ddp_reduce(&sum);
 }
 
-/* The part of an all-reduce that goes through the slots at once: block `number`, of `most` elements. */
+/* Block `number`, of `most` elements, is the part of an all-reduce that goes through the slots at
+ * once. */
 static struct ddp_slices block_of(const struct shm *shm, const struct ddp_comm_call *call,
                                   size_t most, size_t number)
 {

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 #
-# usage: wheel.py STAGE VERSION DIRECTORY
+# usage: wheel.py STAGE VERSION DIRECTORY [cuda]
 #
-# Makes a wheel for pip, in DIRECTORY, of what `make install DESTDIR=STAGE` has left, and of the site in STAGE/site. CC, STRIP, READELF and PATCHELF are
-# environment variables. `make wheel` calls this.
+# Makes a wheel for pip, in DIRECTORY, of what `make install DESTDIR=STAGE` has left and of the site in STAGE/site, or the wheel of
+# the plugin for GPUs. CC, STRIP, READELF and PATCHELF are environment variables. `make wheel` and `make wheel-cuda` call this.
 #
 # The programs themselves are in the wheel's scripts, so that pip puts them into bin and no Python starts before they do.
 # libddp, its plugins and the libraries it needs are in libexec/ddprun beside bin, where the run path of the programs leads:
@@ -14,6 +14,9 @@
 # Libraries that a machine need not have are inside, with their licences, under names that no other package uses: a Python that has
 # loaded its own libpng keeps it. What UCX's and PMIx's plugins need besides is not inside: a machine has these libraries,
 # fit for its network, or the plugin is not loaded.
+#
+# The plugin for GPUs lies beside them, in a wheel that requires NVIDIA's. Their libraries are in site-packages, so its run path
+# names that of every Python, and of `pip install --target`.
 import base64
 import hashlib
 import os
@@ -28,6 +31,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 SYSTEM = re.compile(r"(libc|libm|libdl|librt|libpthread|ld-linux-.*)\.so\.\d+")
 PROGRAMS = ("ddprun", "ddpreport", "trainer")
 PLUGINS = ("libddp-pmix.so", "libddp-ucx.so")
+CUDA_PLUGIN = "libddp-cuda.so"
+# Of CUDA 13. What the plugin needs of the machine besides is the driver, and the runtime of C++, as all of NVIDIA's wheels do.
+CUDA_LIBRARIES = re.compile(r"(libcudart\.so\.13|libcublasLt\.so\.13|libnccl\.so\.2|libstdc\+\+\.so\.6|libgcc_s\.so\.1)")
+CUDA_WHEELS = ("nvidia-cuda-runtime>=13,<14", "nvidia-cublas>=13,<14", "nvidia-nccl-cu13>=2.19.3", "nvidia-cudnn-cu13>=9,<10")
+CUDA_FOLDERS = ("nvidia/cu13/lib", "nvidia/nccl/lib", "nvidia/cudnn/lib")
+PYTHONS = range(9, 15)
 MACHINES = {"Advanced Micro Devices X86-64": "x86_64", "AArch64": "aarch64"}
 
 
@@ -110,6 +119,11 @@ def staged(stage, name):
     return found or fail(f"{stage}: {name} is not there: make install DESTDIR={stage}")
 
 
+def own_name(name, path):
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:8]
+    return name.replace(".so", f"-{digest}.so", 1)
+
+
 def binaries(stage, scratch):
     """{path in the wheel's data: file}, stripped and with run paths; and the libraries that went in."""
     here = {f"scripts/{name}": staged(stage, f"bin/{name}") for name in PROGRAMS}
@@ -118,11 +132,28 @@ def binaries(stage, scratch):
     for plugin in PLUGINS:
         if any(stage.rglob(plugin)):
             here[f"data/libexec/ddprun/{plugin}"] = staged(stage, plugin)
-    renamed = {}
-    for name, path in inside.items():
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()[:8]
-        renamed[name] = name.replace(".so", f"-{digest}.so", 1)
-        here[f"data/libexec/ddprun/{renamed[name]}"] = path
+    renamed = {name: own_name(name, path) for name, path in inside.items()}
+    here.update({f"data/libexec/ddprun/{renamed[name]}": path for name, path in inside.items()})
+    run_paths = {place: "$ORIGIN/../libexec/ddprun" if place.startswith("scripts/") else "$ORIGIN" for place in here}
+    return finished(here, renamed, run_paths, scratch), sorted(inside.values())
+
+
+def cuda_plugin(stage, scratch):
+    """The same of the plugin, without libraries: those that are not NVIDIA's are in the other wheel."""
+    path = staged(stage, CUDA_PLUGIN)
+    foreign = [name for name in needed(path) if not SYSTEM.fullmatch(name) and not CUDA_LIBRARIES.fullmatch(name)]
+    inside = foreign_libraries([staged(stage, "libddp.so.0")])
+    for name in foreign:
+        if name not in inside:
+            fail(f"{CUDA_PLUGIN} needs {name}: build it with CUDA 13")
+    place = f"data/libexec/ddprun/{CUDA_PLUGIN}"
+    sites = [f"$ORIGIN/../../lib/python3.{minor}/site-packages" for minor in PYTHONS] + ["$ORIGIN/../.."]
+    run_path = ":".join(["$ORIGIN"] + [f"{site}/{folder}" for site in sites for folder in CUDA_FOLDERS])
+    return finished({place: path}, {name: own_name(name, inside[name]) for name in foreign}, {place: run_path}, scratch)
+
+
+def finished(here, renamed, run_paths, scratch):
+    """`here` with files of their own, stripped, that find each other."""
     for place, path in here.items():
         file = scratch / pathlib.Path(place).name
         file.write_bytes(path.read_bytes())
@@ -134,10 +165,9 @@ def binaries(stage, scratch):
                 output(*tool("patchelf"), "--replace-needed", name, renamed[name], file)
         if file.name in renamed.values():
             output(*tool("patchelf"), "--set-soname", file.name, file)
-        run_path = "$ORIGIN/../libexec/ddprun" if place.startswith("scripts/") else "$ORIGIN"
-        output(*tool("patchelf"), "--force-rpath", "--set-rpath", run_path, file)
+        output(*tool("patchelf"), "--force-rpath", "--set-rpath", run_paths[place], file)
         here[place] = file
-    return here, sorted(inside.values())
+    return here
 
 
 def documents(stage):
@@ -166,35 +196,48 @@ def write_wheel(path, info, files):
         add(f"{info}/RECORD", "".join(record) + f"{info}/RECORD,,\n", 0o644)
 
 
-def main():
-    if len(sys.argv) != 4:
-        fail("usage: wheel.py STAGE VERSION DIRECTORY")
-    stage, version, directory = pathlib.Path(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3])
-    scratch = stage / "wheel"
-    scratch.mkdir()
-    programs, libraries = binaries(stage, scratch)
-    texts, packages = licences(libraries)
-    major, minor = newest_glibc(programs.values())
-    tag = f"py3-none-manylinux_{major}_{minor}_{machine_of(scratch / 'trainer')}"
-    info, data = f"ddprun-{version}.dist-info", f"ddprun-{version}.data"
-    description = (HERE / "wheel.md").read_text().replace("@GLIBC@", f"{major}.{minor}") + "".join(
-        line + "\n" for line in packages)
-    metadata = [
-        "Metadata-Version: 2.4", "Name: ddprun", f"Version: {version}",
-        "Summary: Data-parallel training in C: one process per device, the same bits on any number of them",
-        "License: MIT; the libraries inside have licences of their own",
-        *(f"License-File: {name}" for name in sorted(texts)),
+def metadata(name, version, summary, more, texts, description):
+    lines = [
+        "Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}", f"Summary: {summary}", *more,
+        *(f"License-File: {text}" for text in sorted(texts)),
         "Keywords: training,data parallel,launcher,torchrun",
         "Classifier: Operating System :: POSIX :: Linux", "Classifier: Programming Language :: C",
         "Requires-Python: >=3.9", "Description-Content-Type: text/markdown", "", description]
-    wheel = ["Wheel-Version: 1.0", "Generator: ddprun", "Root-Is-Purelib: false", f"Tag: {tag}", ""]
+    return "\n".join(lines).encode()
+
+
+def main():
+    cuda = sys.argv[4:] == ["cuda"]
+    if len(sys.argv) != 4 and not cuda:
+        fail("usage: wheel.py STAGE VERSION DIRECTORY [cuda]")
+    stage, version, directory = pathlib.Path(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3])
+    scratch = stage / "wheel"
+    scratch.mkdir()
+    programs, libraries = (cuda_plugin(stage, scratch), []) if cuda else binaries(stage, scratch)
+    texts, packages = licences(libraries)
+    major, minor = newest_glibc(programs.values())
+    tag = f"py3-none-manylinux_{major}_{minor}_{machine_of(next(iter(programs.values())))}"
+    name = "ddprun_cuda" if cuda else "ddprun"
+    info, data = f"{name}-{version}.dist-info", f"{name}-{version}.data"
     files = {f"{data}/{place}": (file.read_bytes(), 0o755) for place, file in programs.items()}
-    files.update({f"{data}/{place}": (file.read_bytes(), 0o644) for place, file in documents(stage).items()})
-    files.update({f"{info}/licenses/{name}": (text, 0o644) for name, text in texts.items()})
-    files.update({f"ddprun/{file.name}": (file.read_bytes(), 0o644) for file in (HERE.parent / "python/ddprun").glob("*.py")})
-    files[f"{info}/METADATA"] = ("\n".join(metadata).encode(), 0o644)
+    files.update({f"{info}/licenses/{text}": (content, 0o644) for text, content in texts.items()})
+    if cuda:
+        more = ["License: MIT", f"Requires-Dist: ddprun=={version}", *(f"Requires-Dist: {wheel}" for wheel in CUDA_WHEELS)]
+        about = metadata("ddprun-cuda", version, "Data-parallel training in C: the plugin for NVIDIA GPUs", more, texts,
+                         "With this plugin `trainer --device cuda` trains on NVIDIA GPUs, with CUDA 13 of NVIDIA's wheels.\n")
+    else:
+        description = (HERE / "wheel.md").read_text().replace("@GLIBC@", f"{major}.{minor}") + "".join(
+            line + "\n" for line in packages)
+        about = metadata("ddprun", version,
+                         "Data-parallel training in C: one process per device, the same bits on any number of them",
+                         ["License: MIT; the libraries inside have licences of their own"], texts, description)
+        files.update({f"{data}/{place}": (file.read_bytes(), 0o644) for place, file in documents(stage).items()})
+        files.update(
+            {f"ddprun/{file.name}": (file.read_bytes(), 0o644) for file in (HERE.parent / "python/ddprun").glob("*.py")})
+    wheel = ["Wheel-Version: 1.0", "Generator: ddprun", "Root-Is-Purelib: false", f"Tag: {tag}", ""]
+    files[f"{info}/METADATA"] = (about, 0o644)
     files[f"{info}/WHEEL"] = ("\n".join(wheel).encode(), 0o644)
-    path = directory / f"ddprun-{version}-{tag}.whl"
+    path = directory / f"{name}-{version}-{tag}.whl"
     write_wheel(path, info, files)
     print(path)
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""The backend "ddp" of torch.distributed: CPU tensors, between processes of one machine.
+"""The backend "ddp" of torch.distributed: CPU tensors.
 
 Each process group is a job of libddp of its own: its rank 0 hosts it, and hands the address to the
-others through the group's store. Collectives run at once where their caller waits for them, and
-otherwise, in their order, in a thread of the group. See ddprun-torch(7)."""
+others through the group's store. On several machines it is the job of ddprun. Collectives run at
+once where their caller waits for them, and otherwise, in their order, in a thread of the group. See
+ddprun-torch(7)."""
 
 import atexit
 import queue
@@ -17,7 +18,8 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 from torch.distributed import ReduceOp
 
-from . import _lib
+from . import _lib, _machines
+from ._call import Call, run_calls
 from ._mail import Post, Transfer
 
 _dtypes = {
@@ -74,37 +76,6 @@ def _nbytes(tensor):
     return tensor.numel() * tensor.element_size()
 
 
-class Call(dist.Work):
-    """A collective in the thread of a group. Torch's own work of a future would hide a failure."""
-
-    def __init__(self, future):
-        super().__init__()
-        self.future = future
-
-    def wait(self, timeout=None):
-        self.future.wait()
-        return True
-
-    def get_future(self):
-        return self.future
-
-    def is_completed(self):
-        return self.future.done()
-
-    def is_success(self):
-        return self.future.done() and self.exception() is None
-
-    def exception(self):
-        try:
-            self.future.wait()
-        except RuntimeError as error:
-            return error
-        return None
-
-    def result(self):
-        return self.future.wait()
-
-
 class ProcessGroup(dist.ProcessGroup):
     def __init__(self, store, rank, size, timeout):
         super().__init__(rank, size)
@@ -116,15 +87,20 @@ class ProcessGroup(dist.ProcessGroup):
         self._thread = None
         self._pending = 0  # calls in the queue
         self._count = 0  # of exchanges: their tag
-        if rank == 0:
+        self._done = None
+        launched = _machines.job_of(rank, size)
+        if launched:
+            job = launched
+        elif rank == 0:
             job, address = _lib.host_job(size)
             store.set("ddp", address)
         else:
             store.wait(["ddp"], timeout)
             job = _lib.join_job(store.get("ddp"), rank)
         self._comm = _lib.Comm(job)
-        self._exchanges = Post(self._comm, False) if size > 1 else None
-        self._messages = Post(self._comm, True) if size > 1 else None
+        has_mail = size > 1 and not launched
+        self._exchanges = Post(self._comm, False) if has_mail else None
+        self._messages = Post(self._comm, True) if has_mail else None
         self._done = _done()
         atexit.register(_close, weakref.ref(self))
 
@@ -189,6 +165,12 @@ class ProcessGroup(dist.ProcessGroup):
             self._thread = self._exchanges = self._messages = None
             self._comm.close()
 
+    def _end(self):
+        if self._done and self._comm.job and self._pending == 0:
+            self.shutdown()
+
+    __del__ = _end  # PyTorch 2.4 shuts no group down but NCCL's
+
     def abort(self):
         if self._comm.job:
             _lib.lib.ddp_job_abort(self._comm.job)
@@ -225,7 +207,7 @@ class ProcessGroup(dist.ProcessGroup):
         promise = torch.futures.Future()
         future = promise.then(run)  # an exception in run() becomes the future's
         if self._thread is None:
-            self._thread = threading.Thread(target=_work, args=(self._queue,), daemon=True)
+            self._thread = threading.Thread(target=run_calls, args=(self._queue,), daemon=True)
             self._thread.start()
         self._pending += 1
         self._queue.put(promise)
@@ -422,6 +404,9 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _exchange(self, sends, receives):
         """Tensors by rank: what each rank gets, and gives. All at the same time."""
+        if self._exchanges is None:
+            _machines.exchange(self._rank, self._size, self._gather_all, sends, receives)
+            return
         self._count += 1
         deadline = time.monotonic() + self._comm.timeout_ms / 1000
         works = []
@@ -499,6 +484,8 @@ class ProcessGroup(dist.ProcessGroup):
     def _peer(self, rank):
         if not 0 <= rank < self._size or rank == self._rank:
             raise ValueError(f"rank {rank}: a message needs another rank of {self._size}")
+        if self._messages is None:
+            raise RuntimeError("the backend ddp has no messages between machines: use gloo's")
         return rank
 
     def _deadline(self, timeout=None):
@@ -515,6 +502,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def recv_anysource(self, tensors, tag=0):
         (tensor,) = _dense(tensors)
+        self._peer((self._rank + 1) % self._size)
         return self._receive(self._messages, tensor, None, tag, self._deadline())
 
     recvAnysource = recv_anysource
@@ -523,6 +511,9 @@ class ProcessGroup(dist.ProcessGroup):
         """Rank 0 names those that have not come in time."""
         timeout = self._timeout if timeout is None else timeout
         ms = int(timeout.total_seconds() * 1000)
+        if self._messages is None:
+            self._run(self._comm.barrier, max(1, ms))
+            return
         deadline = self._deadline(timeout)
         signal = torch.zeros(0, dtype=torch.uint8)
         arguments = _BARRIER_TAG, deadline
@@ -555,21 +546,11 @@ class ProcessGroup(dist.ProcessGroup):
             self._send(self._messages, signal, rank, *arguments).wait()
 
 
-def _work(calls):
-    """The thread of a group; what it runs hangs on the promise."""
-    while True:
-        promise = calls.get()
-        if promise is None:
-            return
-        promise.set_result(None)
-        del promise
-
-
 def _close(reference):
     """At exit: a rank that ends says so, unless a thread is inside still."""
     group = reference()
-    if group and group._comm.job and group._pending == 0:
-        group.shutdown()
+    if group:
+        group._end()
 
 
 def _create(store, rank, size, timeout):

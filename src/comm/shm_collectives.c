@@ -165,21 +165,54 @@ static enum ddp_status reduce_payloads(struct shm *shm, const struct ddp_comm_ca
     return ddp_reduce(&sum);
 }
 
-/* Block by block: what goes through the slots at once is in the cache still when it comes back. */
+/* Block `number`, of `most` elements, is the part of an all-reduce that goes through the slots at
+ * once. */
+static struct ddp_slices block_of(const struct shm *shm, const struct ddp_comm_call *call,
+                                  size_t most, size_t number)
+{
+    struct ddp_comm_call block = *call;
+    const size_t element = call->bytes / call->count, from = number * most;
+    block.count = from >= call->count ? 0 : call->count - from < most ? call->count - from : most;
+    block.receive = (char *)call->receive + from * element;
+    return slices_of(shm, &block);
+}
+
+/* Block by block, so that what the others read is in a cache still. At a meeting each rank shows
+ * its part of every other rank's slice of this block, and, in the place of its own, the sum of its
+ * slice of the block before. */
 static enum ddp_status allreduce_staged(struct shm *shm, const struct ddp_comm_call *call)
 {
-    const size_t size = (size_t)shm->place->size, element = call->bytes / call->count;
-    const size_t most = SHM_SLOT_BYTES / LINE / size * LINE * size / element;
-    struct ddp_comm_call block = *call;
+    const int size = shm->place->size, rank = shm->place->rank;
+    const size_t stride = SHM_SLOT_BYTES / LINE / (size_t)size * LINE;
+    const size_t most = stride * (size_t)size / (call->bytes / call->count);
+    const size_t blocks = (call->count + most - 1) / most;
+    struct ddp_slices before = {.count = 0};
     enum ddp_status status = DDP_OK;
-    for (size_t left = call->count; status == DDP_OK && left > 0; left -= block.count) {
-        block.count = left < most ? left : most;
-        const struct ddp_slices all = slices_of(shm, &block);
-        char *own = all.memory + ddp_slices_part(&all, all.rank, 0, all.count).at;
-        status = reduce_staged(shm, &all, own, call);
-        if (status == DDP_OK)
-            status = gather_staged(shm, &all, own, call);
-        block.receive = all.memory + all.count * element;
+    for (size_t b = 0; status == DDP_OK && b <= blocks; b++) {
+        const struct ddp_slices now = block_of(shm, call, most, b);
+        const struct ddp_part own = ddp_slices_part(&now, rank, 0, most);
+        const void *sources[DDP_REDUCE_MAX];
+        for (int r = 0; r < size; r++) {
+            const struct ddp_part part = ddp_slices_part(&now, r, 0, most);
+            sources[r] = slot_of(shm, r) + (size_t)rank * stride;
+            if (r != rank)
+                memcpy(slot_of(shm, rank) + (size_t)r * stride, now.memory + part.at, part.bytes);
+        }
+        sources[rank] = now.memory + own.at;
+        status = meet(shm, call);
+        for (int r = 0; status == DDP_OK && b > 0 && r < size; r++) {
+            const struct ddp_part part = ddp_slices_part(&before, r, 0, most);
+            if (r != rank)
+                memcpy(before.memory + part.at, slot_of(shm, r) + (size_t)r * stride, part.bytes);
+        }
+        shm->exchanges++;
+        void *results[] = {now.memory + own.at, slot_of(shm, rank) + (size_t)rank * stride};
+        struct ddp_reduce sum =
+            ddp_slices_sum(call, size, sources, results, own.bytes / now.element);
+        sum.destination_count = 2;
+        if (status == DDP_OK && own.bytes > 0)
+            status = ddp_reduce(&sum);
+        before = now;
     }
     return status;
 }

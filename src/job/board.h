@@ -143,7 +143,7 @@ struct ddp_board_line {
     _Atomic uint32_t told;         /* 1: it has logged an error, or another rank did for it */
     _Atomic int64_t passed;        /* several nodes: the last step that it may begin */
     _Atomic uint64_t finished;     /* steps: each was reported as one more than that before */
-    uint64_t spare;
+    _Atomic uint64_t slots;        /* id slots that its communicators have taken */
     _Atomic uint64_t arrived[DDP_ID_SLOTS]; /* by slot of the group: collectives entered so far */
 };
 

@@ -328,14 +328,11 @@ bool ddp_job_hosted(const ddp_job *job)
     return job->board_fd >= 0;
 }
 
-/* Those of a launched job lie on the launcher's board, which outlives the job's object. */
+/* Counted on the board: a worker may be several processes, one after another. */
 int ddp_job_take_slots(ddp_job *job, int count)
 {
-    static atomic_int launched;
-    if (!ddp_job_hosted(job))
-        return atomic_fetch_add(&launched, count);
-    job->slots += count;
-    return job->slots - count;
+    const uint64_t first = atomic_fetch_add(&job->line->slots, (uint64_t)count);
+    return first < DDP_ID_SLOTS ? (int)first : DDP_ID_SLOTS;
 }
 
 const _Atomic uint32_t *ddp_job_abort_word(const ddp_job *job)

@@ -19,7 +19,6 @@ struct ddp_job {
     int bell_fd;  /* -1: one node, nobody listens */
     int copy_fd;  /* -1: the job is not restarted */
     int board_fd; /* of a job without a launcher; else -1 */
-    int slots;    /* ... the id slots that it has used */
     int *starts;  /* (nodes + 1): the first rank of each machine, and the number of all */
     bool timing;
     bool has_faults;

@@ -23,6 +23,9 @@ prints "no signal is blocked" 0 "$(printf '[%d]: 0000000000000000\n' 0 1)" \
 prints "standard input is rank 0's" 0 "$(printf '[%d]: %s\n' 0 input 1 /dev/null 2 /dev/null)" \
     sh -c 'echo input | "$0" -n 3 sh -c "test \$RANK = 0 && exec cat; readlink /proc/self/fd/0"' "$ddprun"
 
+# A worker may be a script that trains twice.
+expect "two trainings" 0 '' "$ddprun" -n 2 sh -c '"$@" && exec "$@"' sh "$trainer" --model article --epochs 1 --quiet
+
 # Which Python: the one beside ddprun, by its path, so that it finds its virtual environment; unless PATH led to ddprun, be it
 # through a link.
 mkdir "$work/venv" "$work/tools" "$work/active" && cp "$ddprun" "$work/venv" && ln -s "$work/venv/ddprun" "$work/tools"

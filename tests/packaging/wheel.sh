@@ -17,6 +17,14 @@ wheel=$(echo "$work"/ddprun-*-py3-none-manylinux_2_[1-9]*_"$(uname -m)".whl)
 [ -f "$wheel" ] || { fail "no wheel: $(ls "$work")"; finish; }
 [ "$(wc -c <"$wheel")" -le 15000000 ] || fail "the wheel has $(wc -c <"$wheel") bytes"
 
+# The plugin for GPUs, where this build has it; no GPU is needed.
+cuda_wheel=
+if [ -e "$top/.libs/libddp-cuda.so" ]; then
+    expect "make wheel-cuda" 0 '' env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u TESTS "${MAKE:-make}" -s -C "$top" wheel-cuda WHEEL_DIR="$work"
+    cuda_wheel=$(echo "$work"/ddprun_cuda-*-py3-none-manylinux_2_[1-9]*_"$(uname -m)".whl)
+    [ -f "$cuda_wheel" ] || { fail "no wheel of the plugin: $(ls "$work")"; cuda_wheel=; }
+fi
+
 make_data
 training="--data $work/images --model mlp --hidden 16 --batch-size 8 --global-batch 16 --steps 4 --no-eval --quiet"
 unset LD_LIBRARY_PATH
@@ -31,6 +39,24 @@ trains() {
     done
 }
 same "build tree" "$trainer" $training
+
+# finds_cuda PYTHON: the wheel of the plugin finds CUDA where NVIDIA's wheels put it, and libddp's libraries in the other wheel.
+finds_cuda() {
+    expect "$1: pip install of the plugin" 0 '' $pip install -q --no-index --no-deps "$cuda_wheel"
+    site=$(echo "$work"/venv/lib/python*/site-packages/nvidia)
+    mkdir -p "$site/cu13/lib" "$site/nccl/lib"
+    ldd "$top/.libs/libddp-cuda.so" | awk '/lib(cudart|cublasLt|nccl)\.so/ { print $3 }' | while read -r library; do
+        case $library in
+        */libnccl.so*) ln -s "$library" "$site/nccl/lib" ;;
+        *) ln -s "$library" "$site/cu13/lib" ;;
+        esac
+    done
+    found=$(ldd "$work/venv/libexec/ddprun/libddp-cuda.so" | grep -c "=> $work/venv/.*/lib\(cudart\|cublasLt\|nccl\|jansson.*\)\.so")
+    count=$((count + 1))
+    [ "$found" -eq 4 ] || fail "$1: the plugin of the wheel: $(ldd "$work/venv/libexec/ddprun/libddp-cuda.so")"
+    expect "$1: pip uninstall of the plugin" 0 '' $pip uninstall -q -y ddprun-cuda
+    rm -r "$site"
+}
 
 # installed PYTHON: into an environment of its own, $work/venv, which is as it was when it is uninstalled
 installed() {
@@ -52,6 +78,7 @@ installed() {
     [ -s "$(echo "$work"/venv/lib/python*/site-packages/ddprun-*.dist-info/licenses/LICENSE)" ] || fail "no licence"
     expect "$1: libddp for Python" 0 "$work/venv/libexec/ddprun$" "$work/venv/bin/python" -c \
         'import os, ddprun._lib as d; d.lib.ddp_version; print(os.environ["DDP_PLUGIN_PATH"])'
+    [ -z "$cuda_wheel" ] || finds_cuda "$1"
     # A plugin beside the programs is found.
     echo "no library" >"$work/venv/libexec/ddprun/libddp-cuda.so"
     expect "$1: plugin" 9 "cannot load $work/venv/libexec/ddprun/libddp-cuda.so: " "$work/venv/bin/trainer" --device cuda

@@ -35,8 +35,8 @@ static void run_entropy(struct ddp_softmax_cross_entropy args, const struct pair
 }
 
 /* way: bit 0: all rows count; bit 1: gradient in place; bit 2: no predictions; bit 3: a divisor,
- * and added to the loss, whose gradient is 1024; bit 4: bf16; d lies otherwise than the logits where
- * it is not in place. */
+ * and added to the loss, whose gradient is 1024; bit 4: bf16; d lies otherwise than the logits
+ * where it is not in place. */
 static void check_entropy(const int64_t *shape, int way)
 {
     const int64_t rows = shape[0], classes = shape[1], n = rows * classes;

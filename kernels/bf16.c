@@ -53,10 +53,11 @@ static void round_bf16_to_f16(const uint16_t *restrict x, float *restrict y, int
 static void round_range(const void *arg, int64_t begin, int64_t end)
 {
     const struct ddp_round_f16 *args = arg;
+    float *y = (float *)args->y + begin;
     if (args->x)
-        round_f16(args->x + begin, args->y + begin, end - begin);
+        round_f16(args->x + begin, y, end - begin);
     else
-        round_bf16_to_f16(args->x_bf16 + begin, args->y + begin, end - begin);
+        round_bf16_to_f16(args->x_bf16 + begin, y, end - begin);
 }
 
 void ddp_round_f16(const struct ddp_round_f16 *args, void *stream)

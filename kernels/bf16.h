@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Arrays of bf16 from arrays of float32, and back; the latter on devices alone, for operations. On
- * the CPU also float16, whose values stay in arrays of float32. */
+ * Arrays of bf16 from arrays of float32, and back; the latter on devices alone, for operations.
+ * Also float16: on GPUs, and on the CPU, where its values stay in arrays of float32. */
 #ifndef DDP_KERNELS_BF16_H
 #define DDP_KERNELS_BF16_H
 
@@ -39,10 +39,10 @@ struct ddp_round_f16 {
     int64_t count;
     const float *x;         /* (n), or NULL: */
     const uint16_t *x_bf16; /* (n) */
-    float *y;               /* (n) out: the nearest float16, ties to even; infinite from 65520 on */
+    void *y; /* (n) out: the nearest float16, ties to even, as float; infinite from 65520 on */
 };
 
-/* Of the CPU. */
+/* Of the CPU; and of GPUs, where y is (n) of 16 bits. */
 void ddp_round_f16(const struct ddp_round_f16 *args, void *stream);
 
 /* An operand of a product that is computed in this type. */

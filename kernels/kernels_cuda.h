@@ -19,6 +19,7 @@ DDP_KERNELS(DDP_CUDA_KERNEL)
 DDP_CUDA_KERNEL(add_layer_norm_forward)
 DDP_CUDA_KERNEL(reduce)
 DDP_CUDA_KERNEL(from_bf16) /* kernels/bf16.h */
+DDP_CUDA_KERNEL(round_f16) /* likewise */
 
 extern const struct ddp_kernels ddp_kernels_cuda; /* kernels_cuda.c */
 

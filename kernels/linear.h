@@ -15,8 +15,8 @@
  * only: its tensors are operands as they are, results and the bias that is added to them are
  * rounded once, and what is added to dweight and dbias stays float32.
  *
- * With compute DDP_F16, on the CPU alone, operands are rounded to float16; all of them are made in
- * the scratch memory, as float32. Those from 65520 on become infinite.
+ * With compute DDP_F16 operands are rounded to float16; all of them are made in the scratch memory,
+ * on the CPU as float32. Those from 65520 on become infinite.
  *
  * With compute DDP_F32 and `weight` NULL the weights are those of weight_bf16, taken as float32;
  * kernels without reads_bf16_weights unpack them into the scratch memory, panel by panel. */

@@ -18,10 +18,28 @@
 #include "kernels/cuda/gemm.h"
 #include "kernels/kernels_cuda.h"
 
-static enum ddp_status round_to(uint16_t *to, const float *from, int64_t count, void *stream)
+static enum ddp_status round_to(void *to, const float *from, int64_t count, enum ddp_dtype compute,
+                                void *stream)
 {
-    const struct ddp_to_bf16 args = {.count = count, .x = from, .y = to};
-    return count > 0 ? ddp_cuda_to_bf16(&args, stream) : DDP_OK;
+    const struct ddp_to_bf16 bf16 = {.count = count, .x = from, .y = to};
+    const struct ddp_round_f16 f16 = {.count = count, .x = from, .y = to};
+    return compute == DDP_F16 ? ddp_cuda_round_f16(&f16, stream)
+           : count > 0        ? ddp_cuda_to_bf16(&bf16, stream)
+                              : DDP_OK;
+}
+
+/* The weight as a product of 16 bits takes it.
+ *   made  scratch memory for it */
+static enum ddp_status round_weight(const float *weight, const uint16_t *weight_bf16, int64_t count,
+                                    enum ddp_dtype compute, void *made, const void **rounded,
+                                    void *stream)
+{
+    const struct ddp_round_f16 narrow = {.count = count, .x_bf16 = weight_bf16, .y = made};
+    *rounded = compute == DDP_BF16 && weight_bf16 ? weight_bf16 : made;
+    if (compute == DDP_BF16 && weight_bf16)
+        return DDP_OK;
+    return weight ? round_to(made, weight, count, compute, stream)
+                  : ddp_cuda_round_f16(&narrow, stream);
 }
 
 /* --- weights of bf16 in products of float32 --------------------------------------------------- */
@@ -86,7 +104,7 @@ static enum ddp_status backward_panels(const struct ddp_linear_backward *args,
 
 /* --- forward -------------------------------------------------------------------------------- */
 
-/* The operands in bf16. */
+/* The operands in 16 bits. */
 static enum ddp_status round_forward(const struct ddp_linear_forward *args,
                                      struct ddp_cuda_gemm *product, struct ddp_cuda *cuda)
 {
@@ -97,12 +115,11 @@ static enum ddp_status round_forward(const struct ddp_linear_forward *args,
     enum ddp_status status = DDP_OK;
     if (args->dtype != DDP_BF16) {
         product->a = rounded.x;
-        status = round_to(rounded.x, args->x, args->rows * args->in, cuda);
+        status = round_to(rounded.x, args->x, args->rows * args->in, args->compute, cuda);
     }
-    product->b = args->weight_bf16 ? args->weight_bf16 : rounded.weight;
-    if (status == DDP_OK && !args->weight_bf16)
-        status = round_to(rounded.weight, args->weight, args->out * args->in, cuda);
-    return status;
+    return status == DDP_OK ? round_weight(args->weight, args->weight_bf16, args->out * args->in,
+                                           args->compute, rounded.weight, &product->b, cuda)
+                            : status;
 }
 
 /* The bias as it is added: of the type of the result. */
@@ -119,7 +136,7 @@ static enum ddp_status round_bias(const struct ddp_linear_forward *args,
         return ddp_fail(DDP_ERR_UNSUPPORTED, "linear: a bias of %lld elements is too large",
                         (long long)args->out);
     product->bias = ddp_cuda_spare(cuda);
-    return round_to(ddp_cuda_spare(cuda), args->bias, args->out, cuda);
+    return round_to(ddp_cuda_spare(cuda), args->bias, args->out, DDP_BF16, cuda);
 }
 
 enum ddp_status ddp_cuda_linear_forward(const struct ddp_linear_forward *args, void *stream)
@@ -146,7 +163,7 @@ enum ddp_status ddp_cuda_linear_forward(const struct ddp_linear_forward *args, v
         .pre = args->pre,
     };
     status = round_bias(args, &product, cuda);
-    if (status == DDP_OK && args->compute == DDP_BF16 && args->in > 0)
+    if (status == DDP_OK && args->compute != DDP_F32 && args->in > 0)
         status = round_forward(args, &product, cuda);
     if (status == DDP_OK && args->compute == DDP_F32 && !args->weight && args->in > 0)
         status = forward_panels(args, product, cuda);
@@ -204,7 +221,7 @@ static enum ddp_status backward_products(const struct ddp_linear_backward *args,
 }
 
 /* dz in place, rounded where the products need another type, and its sums. */
-static enum ddp_status gradient(const struct ddp_linear_backward *args, uint16_t *rounded,
+static enum ddp_status gradient(const struct ddp_linear_backward *args, void *rounded,
                                 struct ddp_cuda *cuda)
 {
     const bool active = args->activation != DDP_ACTIVATION_NONE;
@@ -216,7 +233,8 @@ static enum ddp_status gradient(const struct ddp_linear_backward *args, uint16_t
         .dy = args->dy,
         .kept = args->activation == DDP_ACTIVATION_RELU ? args->y : args->pre,
         .dz = active ? args->dy : NULL,
-        .dz_bf16 = rounded,
+        .dz_16 = rounded,
+        .type = args->compute,
         .sums = args->dbias,
         .add = args->accumulate_dbias,
     };
@@ -229,9 +247,9 @@ enum ddp_status ddp_cuda_linear_backward(const struct ddp_linear_backward *args,
     if (status)
         return status;
     struct ddp_cuda *cuda = stream;
-    const bool bf16 = args->compute == DDP_BF16, elements = args->rows > 0 && args->out > 0;
+    const bool narrow = args->compute != DDP_F32, elements = args->rows > 0 && args->out > 0;
     const bool products = elements && args->in > 0 && (args->dweight || args->dx);
-    const bool round = bf16 && products && args->dtype != DDP_BF16;
+    const bool round = narrow && products && args->dtype != DDP_BF16;
     struct ddp_linear_rounded rounded = {0};
     if (args->scratch)
         rounded = ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out,
@@ -242,12 +260,10 @@ enum ddp_status ddp_cuda_linear_backward(const struct ddp_linear_backward *args,
         dz = rounded.dy;
         x = rounded.x;
         if (args->dweight && status == DDP_OK)
-            status = round_to(rounded.x, args->x, args->rows * args->in, cuda);
+            status = round_to(rounded.x, args->x, args->rows * args->in, args->compute, cuda);
     }
-    if (bf16 && products && args->dx) {
-        weight = args->weight_bf16 ? args->weight_bf16 : rounded.weight;
-        if (!args->weight_bf16 && status == DDP_OK)
-            status = round_to(rounded.weight, args->weight, args->out * args->in, cuda);
-    }
+    if (narrow && products && args->dx && status == DDP_OK)
+        status = round_weight(args->weight, args->weight_bf16, args->out * args->in, args->compute,
+                              rounded.weight, &weight, cuda);
     return status == DDP_OK ? backward_products(args, dz, x, weight, cuda) : status;
 }

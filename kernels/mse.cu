@@ -15,7 +15,8 @@ template <typename T> struct mse_pass {
     int64_t count, size; /* elements in all, and of a part */
     const T *x;
     const float *targets;
-    T *dx; /* may be x */
+    const float *dloss; /* or NULL */
+    T *dx;              /* may be x */
     double *parts;
 };
 
@@ -25,7 +26,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) mse_part(struct mse_pass<T> 
     __shared__ double partial[DDP_WARPS_MAX];
     const int64_t begin = (int64_t)blockIdx.x * pass.size;
     const int64_t end = pass.count - begin < pass.size ? pass.count : begin + pass.size;
-    const float factor = 2.0f / (float)pass.count;
+    const float factor = 2.0f * (pass.dloss ? *pass.dloss : 1.0f) / (float)pass.count;
     double sum = 0;
 #pragma unroll 4
     for (int64_t i = begin + threadIdx.x; i < end; i += DDP_BLOCK) {
@@ -57,7 +58,7 @@ static void launch_parts(const struct ddp_mse *args, unsigned parts, int64_t siz
                          struct ddp_cuda *cuda)
 {
     const struct mse_pass<T> pass = {
-        args->count, size, (const T *)args->x, args->targets, (T *)args->dx,
+        args->count, size, (const T *)args->x, args->targets, args->dloss, (T *)args->dx,
             (double *)cuda->workspace
     };
     if (parts > 0)

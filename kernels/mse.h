@@ -16,7 +16,7 @@ struct ddp_mse {
     const float *targets; /* (n) */
     float *loss;          /* (1) out: mean of (x - target)^2; 0 for no elements */
     void *dx;             /* (n) out: gradient of loss; may equal x; NULL: not needed */
-    const float *dloss;   /* (1) the gradient of the loss itself, on the CPU alone; NULL: 1 */
+    const float *dloss;   /* (1) the gradient of the loss itself; NULL: 1 */
 };
 
 static inline enum ddp_status ddp_mse_check(const struct ddp_mse *args)

@@ -256,7 +256,7 @@ static __global__ void __launch_bounds__(BLOCK, 1024 / BLOCK)
         pass.losses[number - pass.begin] = log((double)sum) - ((double)own - (double)max);
     if (!row.d)
         return;
-    const float mean = 1.0f / (float)divisor_of(pass);
+    const float mean = (args.dloss ? *args.dloss : 1.0f) / (float)divisor_of(pass);
     put_gradient<T, TEAM>(row, lane, max, mean / sum);
     clear_rest<T, TEAM>(row, lane);
     ddp_warps_barrier<WARPS>();

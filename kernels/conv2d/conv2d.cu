@@ -5,6 +5,7 @@
  * for all but the first tap that meets it, and what is written stays in the second-level cache for
  * the product that follows. */
 #include "kernels/conv2d/cuda.h"
+#include "kernels/cuda/ptx.h"
 
 /* --- windows -------------------------------------------------------------------------------- */
 
@@ -69,6 +70,8 @@ extern "C" enum ddp_status ddp_cuda_conv_windows(const struct ddp_conv_windows *
         windows<uint16_t, uint16_t>(args, cuda);
     else if (args->type == DDP_BF16)
         windows<float, uint16_t>(args, cuda);
+    else if (args->type == DDP_F16)
+        windows<float, ddp_half>(args, cuda);
     else
         windows<float, float>(args, cuda);
     return ddp_cuda_launched(cuda, "windows of a convolution");
@@ -99,6 +102,9 @@ extern "C" enum ddp_status ddp_cuda_conv_pack(const struct ddp_conv_taps *args,
     if (args->type == DDP_BF16)
         DDP_LAUNCH(pack_kernel<uint16_t>, blocks, DDP_BLOCK, 0, cuda->stream, *args, count,
                    (uint16_t *)args->packed);
+    else if (args->type == DDP_F16)
+        DDP_LAUNCH(pack_kernel<ddp_half>, blocks, DDP_BLOCK, 0, cuda->stream, *args, count,
+                   (ddp_half *)args->packed);
     else
         DDP_LAUNCH(pack_kernel<float>, blocks, DDP_BLOCK, 0, cuda->stream, *args, count,
                    (float *)args->packed);

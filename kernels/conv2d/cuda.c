@@ -36,7 +36,7 @@
 
 static int64_t size_of(enum ddp_dtype type)
 {
-    return type == DDP_BF16 ? 2 : 4;
+    return type == DDP_F32 ? 4 : 2;
 }
 
 /* Element `at` of an array of `type`. */
@@ -336,7 +336,8 @@ static enum ddp_status gradient_of(const struct ddp_conv2d_backward *args, int64
         .dy = dy,
         .kept = relu ? element(args->y, args->dtype, at) : NULL,
         .dz = round ? NULL : memory,
-        .dz_bf16 = round ? memory : NULL,
+        .dz_16 = round ? memory : NULL,
+        .type = args->compute,
     };
     return ddp_cuda_columns(&columns, cuda);
 }

@@ -21,7 +21,7 @@ struct ddp_conv_windows {
     enum ddp_dtype dtype; /* of x and gate */
     const void *x;        /* (B,row.size,column.size,channels) */
     const void *gate;     /* of the same shape: x counts as 0 where this is not above 0; or NULL */
-    enum ddp_dtype type;  /* of the matrix: DDP_F32 or DDP_BF16, rounded */
+    enum ddp_dtype type;  /* of the matrix: DDP_F32, DDP_BF16 or DDP_F16, rounded */
     void *matrix;         /* out */
 };
 

@@ -169,7 +169,8 @@ struct columns_pass {
     int64_t tiles, pieces, piece; /* of columns; of rows, and the rows of one */
     const void *dy, *kept;
     void *dz;
-    uint16_t *dz_bf16;
+    void *dz_16;
+    bool f16;       /* or bf16 */
     float *partial; /* (pieces, columns) */
 };
 
@@ -199,8 +200,10 @@ static __device__ inline void finish_part(const struct columns_pass *p, int64_t 
     }
     if (p->dz)
         ddp_write<W>((T *)p->dz + at, dz);
-    if (sizeof(T) == sizeof(float) && p->dz_bf16)
-        ddp_write<W>(p->dz_bf16 + at, dz);
+    if (sizeof(T) == sizeof(float) && p->dz_16 && p->f16)
+        ddp_write<W>((ddp_half *)p->dz_16 + at, dz);
+    else if (sizeof(T) == sizeof(float) && p->dz_16)
+        ddp_write<W>((uint16_t *)p->dz_16 + at, dz);
     for (int i = 0; i < W; i++)
         sums[i] += dz.at[i];
 }
@@ -287,7 +290,7 @@ template <int ACTIVATION, typename T>
 static void run_wide_or_not(struct columns_pass *p, struct ddp_cuda *cuda)
 {
     const bool wide = p->columns % ddp_width<T> == 0 && ddp_aligned(p->dy) &&
-                      ddp_aligned(p->kept) && ddp_aligned(p->dz) && ddp_aligned(p->dz_bf16);
+                      ddp_aligned(p->kept) && ddp_aligned(p->dz) && ddp_aligned(p->dz_16);
     if (wide)
         run<ACTIVATION, ddp_width<T>, T>(p, cuda);
     else
@@ -325,7 +328,8 @@ extern "C" enum ddp_status ddp_cuda_columns(const struct ddp_cuda_columns *args,
     p.dy = args->dy;
     p.kept = args->activation == DDP_ACTIVATION_NONE ? NULL : args->kept;
     p.dz = args->dz;
-    p.dz_bf16 = args->dz_bf16;
+    p.dz_16 = args->dz_16;
+    p.f16 = args->type == DDP_F16;
     p.partial = args->sums ? (float *)ddp_cuda_spare(cuda) : NULL;
     if (args->rows > 0 && args->dtype == DDP_BF16)
         run_by<uint16_t>(args->activation, &p, cuda);

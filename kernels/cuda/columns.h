@@ -16,11 +16,12 @@ struct ddp_cuda_columns {
     enum ddp_activation activation;
     enum ddp_dtype dtype; /* of dy, kept and dz */
     const void *dy;
-    const void *kept;  /* what the activation's gradient is made from: y for ReLU, else `pre` */
-    void *dz;          /* out: the gradient before the activation, may be dy; NULL: not needed */
-    uint16_t *dz_bf16; /* out: rounded, from a dtype of DDP_F32; or NULL */
-    float *sums;       /* (columns) out, or NULL: of dz before it is rounded */
-    bool add;          /* to what is in sums */
+    const void *kept;    /* what the activation's gradient is made from: y for ReLU, else `pre` */
+    void *dz;            /* out: the gradient before the activation, may be dy; NULL: not needed */
+    void *dz_16;         /* out: rounded, from a dtype of DDP_F32; or NULL */
+    enum ddp_dtype type; /* of dz_16: DDP_BF16 or DDP_F16 */
+    float *sums;         /* (columns) out, or NULL: of dz before it is rounded */
+    bool add;            /* to what is in sums */
 };
 
 /* Uses the spare memory of the device for sums. */

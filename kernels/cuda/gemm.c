@@ -160,8 +160,10 @@ static cublasStatus_t describe_operation(struct plan *plan, const struct ddp_cud
 static cublasStatus_t layout(cublasLtMatrixLayout_t *out, int64_t type, int64_t rows,
                              int64_t columns, int64_t stride)
 {
-    return cublasLtMatrixLayoutCreate(out, type == DDP_BF16 ? CUDA_R_16BF : CUDA_R_32F,
-                                      (uint64_t)columns, (uint64_t)rows, stride);
+    const cudaDataType_t of = type == DDP_BF16  ? CUDA_R_16BF
+                              : type == DDP_F16 ? CUDA_R_16F
+                                                : CUDA_R_32F;
+    return cublasLtMatrixLayoutCreate(out, of, (uint64_t)columns, (uint64_t)rows, stride);
 }
 
 static cublasStatus_t describe_matrices(struct plan *plan)
@@ -372,7 +374,8 @@ void ddp_cuda_gemm_forget(struct ddp_cuda *cuda)
 /* For messages. */
 static const char *describe(char text[160], const struct key *key)
 {
-    static const char *const names[] = {[DDP_F32] = "float32", [DDP_BF16] = "bf16"};
+    static const char *const names[] = {
+        [DDP_F32] = "float32", [DDP_BF16] = "bf16", [DDP_F16] = "float16"};
     snprintf(text, 160, "matrix product %lld x %lld x %lld%s%s, %s to %s%s%s", (long long)key->m,
              (long long)key->n, (long long)key->k, key->transpose_a ? ", A transposed" : "",
              key->transpose_b ? ", B transposed" : "", names[key->type], names[key->result],

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Matrix products on a CUDA device, row-major: C = op(A) op(B) + beta C, with float32 or bf16
- * operands, float32 sums, and a C that is float32 or, with operands of bf16, bf16: rounded once, at
- * the end. cublasLt does them; it is asked for algorithms once for a shape, and one is kept: the
- * choice that was found by timing where there is one, else the first that works. A shape gives the
- * same bits every time. What cublasLt refuses is done by a plain kernel (gemm_plain.cu), after a
- * warning. */
+ * Matrix products on a CUDA device, row-major: C = op(A) op(B) + beta C, with operands of float32,
+ * bf16 or float16, float32 sums, and a C that is float32 or, with operands of bf16, bf16: rounded
+ * once, at the end. cublasLt does them; it is asked for algorithms once for a shape, and one is
+ * kept: the choice that was found by timing where there is one, else the first that works. A shape
+ * gives the same bits every time. What cublasLt refuses is done by a plain kernel (gemm_plain.cu),
+ * after a warning. */
 #ifndef DDP_KERNELS_CUDA_GEMM_H
 #define DDP_KERNELS_CUDA_GEMM_H
 
@@ -18,7 +18,7 @@ extern "C" {
 struct ddp_cuda_gemm {
     bool transpose_a, transpose_b;
     int64_t m, n, k;
-    enum ddp_dtype type;   /* of A and B: DDP_F32 or DDP_BF16 */
+    enum ddp_dtype type;   /* of A and B: DDP_F32, DDP_BF16 or DDP_F16 */
     const void *a;         /* (m,k), or (k,m) when transposed */
     const void *b;         /* (k,n), or (n,k) when transposed */
     enum ddp_dtype result; /* of C, bias and pre; DDP_BF16 with operands of it only */

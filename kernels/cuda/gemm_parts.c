@@ -28,7 +28,7 @@ static int64_t part_of(int64_t rows, int64_t stride, int64_t most)
 
 static void *element(const void *array, enum ddp_dtype type, int64_t at)
 {
-    return array ? (char *)(uintptr_t)array + at * (type == DDP_BF16 ? 2 : 4) : NULL;
+    return array ? (char *)(uintptr_t)array + at * (type == DDP_F32 ? 4 : 2) : NULL;
 }
 
 static int64_t larger(int64_t a, int64_t b)

@@ -6,6 +6,7 @@
  * a quarter of the float32 peak: a way out, not the way. k is never split, so the order of a sum is
  * that of k. */
 #include "kernels/cuda/gemm.h"
+#include "kernels/cuda/ptx.h"
 
 #define TILE    64
 #define DEPTH   16
@@ -101,6 +102,9 @@ extern "C" enum ddp_status ddp_cuda_gemm_plain(const struct ddp_cuda_gemm *gemm,
     else if (gemm->type == DDP_BF16)
         DDP_LAUNCH((product_kernel<uint16_t, float>), blocks, THREADS, 0, cuda->stream, p,
                    (const uint16_t *)gemm->a, (const uint16_t *)gemm->b);
+    else if (gemm->type == DDP_F16)
+        DDP_LAUNCH((product_kernel<ddp_half, float>), blocks, THREADS, 0, cuda->stream, p,
+                   (const ddp_half *)gemm->a, (const ddp_half *)gemm->b);
     else
         DDP_LAUNCH((product_kernel<float, float>), blocks, THREADS, 0, cuda->stream, p,
                    (const float *)gemm->a, (const float *)gemm->b);

@@ -4,7 +4,7 @@
  * memory. Compute capability 8.0 and newer; kernels of older ones are empty where they call these,
  * and are not launched. The simulation has them with the same distribution over lanes, so that a
  * kernel's indices are tested without a GPU: lanes see each other's registers, and an asynchronous
- * copy happens when it is waited for. Exponentials and reciprocals, to about 2^-22.
+ * copy happens when it is waited for. Exponentials and reciprocals, to about 2^-22. Float16.
  *
  * Lane l holds, with g = l / 4 and t = l % 4, two neighbouring elements of bf16 in a word:
  *   a  16 x 16  words: (g, 2t) (g + 8, 2t) (g, 2t + 8) (g + 8, 2t + 8)
@@ -13,10 +13,53 @@
 #ifndef DDP_KERNELS_CUDA_PTX_H
 #define DDP_KERNELS_CUDA_PTX_H
 
+#include "core/bf16.h"
 #include "kernels/cuda/cuda.h"
 
 #include <float.h>
 #include <math.h>
+
+/* --- float16 ---------------------------------------------------------------------------------- */
+
+/* What operands of products alone are held in. By the rules of core/bf16.h, but which NaN a NaN
+ * becomes. */
+struct ddp_half {
+    uint16_t bits;
+};
+
+static __device__ inline float ddp_cuda_f32_of(ddp_half half)
+{
+#ifdef __CUDA_ARCH__
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half.bits));
+    return value;
+#else
+    return ddp_f16_to_f32(half.bits);
+#endif
+}
+
+static __device__ inline void ddp_cuda_round_to(ddp_half *to, float value)
+{
+#ifdef __CUDA_ARCH__
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to->bits) : "f"(value));
+#else
+    to->bits = ddp_f16_of(value);
+#endif
+}
+
+template <int W>
+static __device__ inline void ddp_write(ddp_half *to, const ddp_pack<float, W> &values)
+{
+    ddp_pack<uint16_t, W> halves;
+    for (int i = 0; i < W; i++) {
+        ddp_half half;
+        ddp_cuda_round_to(&half, values.at[i]);
+        halves.at[i] = half.bits;
+    }
+    ddp_store<uint16_t, W>(reinterpret_cast<uint16_t *>(to), halves);
+}
+
+/* --- bf16 ------------------------------------------------------------------------------------- */
 
 #define DDP_MMA_CAPABILITY 80
 

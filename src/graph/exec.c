@@ -23,6 +23,7 @@ struct ddp_exec {
     float *gradients;
     bool adding;
     const float *loss_scale; /* or NULL */
+    float loss_gradient;     /* the number in the arena's last cache line */
     bool reported;           /* by this backward, that something is final */
     int32_t *predictions;
     ddp_exec_before *before; /* or NULL */
@@ -42,7 +43,7 @@ struct ddp_exec {
     struct ddp_graph_plan plan;
     enum { PASS_FORWARD, PASS_AGAIN, PASS_BACKWARD } pass;
     char *arena;
-    size_t arena_bytes; /* its last cache line holds the gradient of the loss, 1 */
+    size_t arena_bytes; /* its last cache line holds the gradient of the loss */
 };
 
 /* The plan's memory and the gradient of the loss. */
@@ -52,12 +53,10 @@ static size_t whole_arena(const struct ddp_graph_plan *plan)
 }
 
 /* What lies in the arena all the time: constants, and the gradient of the loss. */
-static enum ddp_status fill_arena(const struct ddp_exec *exec)
+static enum ddp_status fill_arena(struct ddp_exec *exec)
 {
     const ddp_graph *graph = exec->graph;
-    enum ddp_status status =
-        ddp_device_copy_in(exec->device, exec->arena + exec->arena_bytes - DDP_CACHE_LINE,
-                           &(const float){1.0f}, sizeof(float));
+    enum ddp_status status = ddp_exec_send_loss_scale(exec);
     for (int i = 0; status == DDP_OK && i < graph->tensor_count; i++) {
         const ddp_tensor *tensor = graph->tensors[i];
         if (tensor->kind == TENSOR_CONSTANT && !tensor->base)
@@ -191,6 +190,16 @@ void ddp_exec_set_predictions(ddp_exec *exec, int32_t *predictions)
 void ddp_exec_set_loss_scale(ddp_exec *exec, const float *scale)
 {
     exec->loss_scale = scale;
+}
+
+enum ddp_status ddp_exec_send_loss_scale(ddp_exec *exec)
+{
+    const float scale = exec->loss_scale ? *exec->loss_scale : 1.0f;
+    if (scale == exec->loss_gradient)
+        return DDP_OK;
+    exec->loss_gradient = scale;
+    return ddp_device_copy_in(exec->device, exec->arena + exec->arena_bytes - DDP_CACHE_LINE,
+                              &scale, sizeof scale);
 }
 
 void ddp_exec_set_weights_bf16(ddp_exec *exec, const uint16_t *weights)
@@ -327,8 +336,7 @@ static bool is_apart(const ddp_exec *exec, const ddp_tensor *parameter)
 
 const float *ddp_exec_loss_gradient(const ddp_exec *exec)
 {
-    return exec->loss_scale ? exec->loss_scale
-                            : (const void *)(exec->arena + exec->arena_bytes - DDP_CACHE_LINE);
+    return (const void *)(exec->arena + exec->arena_bytes - DDP_CACHE_LINE);
 }
 
 void *ddp_exec_gradient(const ddp_exec *exec, const ddp_tensor *tensor)

@@ -51,8 +51,11 @@ void ddp_exec_set_gradients(ddp_exec *exec, float *gradients);
 void ddp_exec_set_adding(ddp_exec *exec, bool adding);
 
 /* The gradient of the loss that backward begins with: all others become so many times larger.
- *   scale  device memory of the CPU, read when the loss is computed; NULL: 1 */
+ *   scale  in the host's memory, as it is when ddp_exec_send_loss_scale() is called; NULL: 1 */
 void ddp_exec_set_loss_scale(ddp_exec *exec, const float *scale);
+
+/* Before the passes over a shard: kernels read the scale from the device's own memory. */
+enum ddp_status ddp_exec_send_loss_scale(ddp_exec *exec);
 
 /* A bf16 copy of the flat weights, which graphs that compute in bf16 need. Device memory; kept up
  * to date by the caller. */

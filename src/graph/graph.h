@@ -15,7 +15,7 @@
 enum ddp_status ddp_graph_create(ddp_graph **graph);
 
 /* The type in which matrix products and convolutions take their operands, before they are built:
- * DDP_F32 (the default), DDP_BF16, or DDP_F16 on the CPU. They add up in float32 all the same. */
+ * DDP_F32 (the default), DDP_BF16 or DDP_F16. They add up in float32 all the same. */
 void ddp_graph_set_compute(ddp_graph *graph, enum ddp_dtype compute);
 
 /* The type of results and their gradients in memory, before anything is built: DDP_F32 (the

@@ -290,7 +290,7 @@ int64_t ddp_graph_ready_end(const ddp_graph *graph, int number);
 void *ddp_exec_value(const ddp_exec *exec, const ddp_tensor *tensor); /* NULL for a NULL tensor */
 /* The same of a parameter that may be frozen in bf16; NULL then. */
 const float *ddp_exec_value_f32(const ddp_exec *exec, const ddp_tensor *tensor);
-const float *ddp_exec_loss_gradient(const ddp_exec *exec); /* 1, or ddp_exec_set_loss_scale()'s */
+const float *ddp_exec_loss_gradient(const ddp_exec *exec); /* on the device */
 /* The bf16 copy of a parameter, or its values where it is frozen in bf16; NULL: there is none. */
 const uint16_t *ddp_exec_value_bf16(const ddp_exec *exec, const ddp_tensor *tensor);
 /* Float32 of a parameter or the loss, else of the tensor's dtype; NULL: not needed. */

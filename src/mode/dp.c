@@ -317,6 +317,8 @@ static enum ddp_status loss_of(struct dp *dp, int r, const struct ddp_batch *bat
     ddp_exec_set_gradients(exec, dp->loss);
     ddp_exec_set_adding(exec, adding);
     if (status == DDP_OK)
+        status = ddp_exec_send_loss_scale(exec);
+    if (status == DDP_OK)
         status = ddp_device_wait(device, replica->device);
     if (status == DDP_OK && adding)
         status = ddp_device_copy(device, dp->loss, gradients, 2 * sizeof(float));

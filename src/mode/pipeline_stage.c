@@ -306,6 +306,8 @@ static enum ddp_status forward(struct ddp_pipeline_stage *stage, struct ddp_stag
     ddp_exec_set_gradients(exec, front_of(stage, shard));
     status = load_inputs(stage, exec, shard, batch);
     if (status == DDP_OK)
+        status = ddp_exec_send_loss_scale(exec);
+    if (status == DDP_OK)
         status = ddp_port_acquire(&piece->values_in, &values);
     messages.values_in = values;
     if (status == DDP_OK)

@@ -157,7 +157,10 @@ enum ddp_status ddp_replica_bind(struct ddp_replica *replica, int64_t shard,
     replica->current = batch->rows == replica->batch_rows ? replica->exec : replica->tail_exec;
     ddp_exec_set_gradients(replica->current, ddp_lanes_array(&replica->lanes));
     ddp_exec_set_adding(replica->current, !ddp_lanes_first(&replica->lanes));
-    return ddp_inputs_load(&replica->inputs, replica->current, slot_of(replica), batch, &position);
+    const enum ddp_status status = ddp_exec_send_loss_scale(replica->current);
+    return status == DDP_OK ? ddp_inputs_load(&replica->inputs, replica->current, slot_of(replica),
+                                              batch, &position)
+                            : status;
 }
 
 /* --- a pass over a shard --- */

@@ -186,9 +186,9 @@ static const struct ddp_option rows[] = {
              "shape from this config.json of Hugging Face"},
     {OPTION_CHOICE("dtype", dtype, dtype_names, "TYPE[,WHAT...]"), .example = "--dtype bf16",
      .help =
-         "type of the operands of products, and of activations on GPUs: fp32 (default), bf16 or "
-         "fp16 (on the CPU; scale=S: the loss is multiplied by it, default 65536; every=N: it "
-         "doubles after N steps, default 2000); weights are fp32"},
+         "type of the operands of products: fp32 (default), bf16 (on GPUs of activations too) or "
+         "fp16 (scale=S: the loss is multiplied by it, default 65536; every=N: it doubles after N "
+         "steps, default 2000); weights are fp32"},
     {OPTION_REAL("dtype ...,scale", loss_scale, 1, 1 << 30, "S")},
     {OPTION_INT("dtype ...,every", scale_every, 1, INT32_MAX, "N")},
     {OPTION_TEXT("data", data, "PATH"), .scope = DDP_OF_DATA, .example = "--data book.txt",

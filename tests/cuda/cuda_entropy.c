@@ -35,10 +35,12 @@ static void run_entropy(struct ddp_softmax_cross_entropy args, const struct pair
 }
 
 /* way: bit 0: all rows count; bit 1: gradient in place; bit 2: no predictions; bit 3: a divisor,
- * and added to the loss; bit 4: bf16; d lies otherwise than the logits where it is not in place. */
+ * and added to the loss, whose gradient is 1024; bit 4: bf16; d lies otherwise than the logits
+ * where it is not in place. */
 static void check_entropy(const int64_t *shape, int way)
 {
     const int64_t rows = shape[0], classes = shape[1], n = rows * classes;
+    const float scale = way & 8 ? 1024 : 1;
     const size_t bytes = (size_t)rows * sizeof(int32_t);
     const enum ddp_dtype dtype = way & 16 ? DDP_BF16 : DDP_F32;
     struct pair logits = pair_of_type(dtype, n, (size_t)way % 4);
@@ -59,6 +61,9 @@ static void check_entropy(const int64_t *shape, int way)
     args.accumulate_loss = way & 8;
     args.uncounted = uncounted.host;
     run_entropy(args, &logits, &d, &loss, best, labels);
+    for (int64_t i = 0; i < n; i++)
+        d.host[i] *= scale;
+    args.dloss = way & 8 ? cuda_floats(&scale, 1, 0) : NULL;
     args.uncounted = uncounted.device;
     args.labels = cuda_copy(labels, bytes, 0);
     args.dtype = dtype;
@@ -69,7 +74,8 @@ static void check_entropy(const int64_t *shape, int way)
     ck_assert_int_eq(on_cuda->softmax_cross_entropy(&args, cuda_stream), DDP_OK);
     pair_near("loss", &loss, 1e-6);
     pair_near("uncounted", &uncounted, 0);
-    cuda_expect_near_type("dlogits", dtype, args.dlogits, d.host, n, 8e-7 / (double)(rows + 1),
+    cuda_expect_near_type("dlogits", dtype, args.dlogits, d.host, n,
+                          (double)scale * 8e-7 / (double)(rows + 1),
                           dtype == DDP_BF16 ? 0x1p-8 : 0);
     if (args.predictions) {
         cuda_get(got, args.predictions, bytes);

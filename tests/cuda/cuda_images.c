@@ -37,7 +37,7 @@ static struct conv conv_of(const struct ddp_conv2d_shape *s, int flags)
     const size_t shift = flags & 4 ? 1 : 0;
     struct conv c = {.s = *s, .add = flags & 1};
     c.activation = flags & 2 ? DDP_ACTIVATION_RELU : DDP_ACTIVATION_NONE;
-    c.compute = flags & 8 ? DDP_BF16 : DDP_F32;
+    c.compute = flags & 32 ? DDP_F16 : flags & 8 ? DDP_BF16 : DDP_F32;
     c.dtype = flags & 16 ? DDP_BF16 : DDP_F32;
     c.pixels = s->batch *
                ddp_window_count(s->height, s->kernel_height, s->stride, s->padding, s->dilation) *
@@ -142,6 +142,7 @@ START_TEST(test_conv2d)
         if ((flags < 16 || flags & 8) &&
             (s->batch * s->height * s->in < 500 || flags % 5 == 3 || flags % 6 == 1))
             check_conv(s, flags);
+    check_conv(s, 32 + _i % 8); /* float16 */
 }
 END_TEST
 

@@ -160,8 +160,10 @@ static void check_layer(const int64_t *shape, enum ddp_activation activation,
     pair_send(&l.y); /* the same signs on both sides */
     pair_send(&l.pre);
 
-    /* GELU's derivative may round to the neighbouring bf16. */
-    const double apart = compute == DDP_BF16 && is_gelu(&l) ? 0x1p-7 : 4e-6;
+    /* GELU's derivative may round to its neighbour. */
+    const double apart = compute == DDP_F32 || !is_gelu(&l) ? 4e-6
+                         : compute == DDP_F16               ? 0x1p-10
+                                                            : 0x1p-7;
     linear_backward(&l, true);
     float *dweight = l.add ? NULL : pair_fetch(&l.dweight), *dbias = pair_fetch(&l.dbias);
     linear_backward(&l, false);
@@ -182,12 +184,14 @@ static void check_layer(const int64_t *shape, enum ddp_activation activation,
 
 START_TEST(test_linear)
 {
-    const int64_t *shape = layers[_i / 2];
-    const enum ddp_dtype compute = _i % 2 ? DDP_BF16 : DDP_F32;
+    static const enum ddp_dtype computes[] = {DDP_F32, DDP_BF16, DDP_F16};
+    const int64_t *shape = layers[_i / 3];
+    const enum ddp_dtype compute = computes[_i % 3];
     random_seed((uint64_t)_i);
     for (int activation = 0; activation <= DDP_ACTIVATION_GELU_TANH; activation++)
         for (int flags = 0; flags < 32; flags++)
-            if ((flags + activation + _i) % 3 == 0 && (compute == DDP_BF16 || !(flags & 20)))
+            if ((flags + activation + _i) % (compute == DDP_F16 ? 9 : 3) == 0 &&
+                (compute == DDP_BF16 || !(flags & (compute == DDP_F16 ? 16 : 20))))
                 check_layer(shape, (enum ddp_activation)activation, compute, flags);
 }
 END_TEST
@@ -368,7 +372,7 @@ END_TEST
 void cuda_layer_cases(Suite *suite)
 {
     TCase *tc = cuda_case(suite, "linear");
-    tcase_add_loop_test(tc, test_linear, 0, 2 * (int)(sizeof layers / sizeof *layers));
+    tcase_add_loop_test(tc, test_linear, 0, 3 * (int)(sizeof layers / sizeof *layers));
     tcase_add_test(tc, test_linear_tall);
     tcase_add_test(tc, test_linear_nan);
     tcase_add_test(tc, test_linear_refused);

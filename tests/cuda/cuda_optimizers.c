@@ -301,6 +301,7 @@ static void check_sum(enum ddp_dtype dtype, int64_t count, size_t shift)
 /* in_place: the gradient over the output. */
 static void check_mse(enum ddp_dtype dtype, int64_t count, size_t shift, bool in_place)
 {
+    const float scale = 1024;
     float *x = array_of(count), *targets = array_of(count), *dx = array_of(count);
     const size_t size = ddp_dtype_bytes(dtype);
     void *d_x = cuda_numbers(dtype, x, count, shift);
@@ -309,6 +310,9 @@ static void check_mse(enum ddp_dtype dtype, int64_t count, size_t shift, bool in
     args.loss = &expected;
     args.dx = dx;
     ck_assert_int_eq(ddp_kernels_reference.mse(&args, NULL), DDP_OK);
+    for (int64_t i = 0; i < count && in_place; i++)
+        dx[i] *= scale;
+    args.dloss = in_place ? cuda_floats(&scale, 1, 0) : NULL;
     args.dtype = dtype;
     args.x = d_x;
     args.targets = cuda_floats(targets, count, shift);
@@ -319,7 +323,8 @@ static void check_mse(enum ddp_dtype dtype, int64_t count, size_t shift, bool in
     args.dx = in_place ? d_x : cuda_memory((size_t)count * size, shift * size);
     ck_assert_int_eq(on_cuda->mse(&args, cuda_stream), DDP_OK);
     cuda_expect_near("mse", d_loss, &expected, 1, 0, 0x1p-23);
-    cuda_expect_near_type("gradient of mse", dtype, args.dx, dx, count, 6e-7 / (double)(count + 1),
+    cuda_expect_near_type("gradient of mse", dtype, args.dx, dx, count,
+                          (in_place ? 1024 : 1) * 6e-7 / (double)(count + 1),
                           dtype == DDP_BF16 ? 0x1p-8 : 0);
     cuda_get(&again, d_loss, sizeof again);
     ck_assert(same_bits(&first, &again, 1));

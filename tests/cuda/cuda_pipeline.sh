@@ -24,6 +24,7 @@ gpt2="--model gpt2 --data $work/text --seq-len 8 --layers 2 --heads 2 --channels
 model "mlp fp32, clipped" fc2 --data "$work/images" --hidden 33,17 --optimizer adamw --clip-grad-norm 0.1
 model "gpt2 fp32" h.1 $gpt2 --vocab-size 258 --dropout 0.1
 model "gpt2 bf16" h.0.mlp $gpt2 --vocab-size 1030 --dropout 0.1 --dtype bf16
+model "gpt2 fp16" h.1 $gpt2 --dtype fp16,scale=1e9
 model "resnet bf16" layer2 --model resnet --size 20 --data "$work/images" --batch-size 2 --dtype bf16 --lr 1e-3
 
 first=

@@ -30,6 +30,9 @@ model "mlp fp32, a part cut off, normalized" 4 --val-split 1 --normalize --hidde
     --data "$here/tests/data/golden/npy/names-sklearn.npz"
 model "gpt2 fp32" 3 $gpt2 --layers 2 --dropout 0.1
 model "gpt2 bf16, a padded vocabulary" 4 $gpt2 --vocab-size 1030 --dropout 0.1 --dtype bf16
+model "mlp fp16, the scale falls" 2 $mlp --dtype fp16,scale=1e9,every=2 --optimizer adamw
+model "gpt2 fp16" 4 $gpt2 --dropout 0.1 --dtype fp16,every=2
+model "cnn fp16" 2 --model cnn $images --dtype fp16
 model "cnn fp32" 5 --model cnn $images
 model "cnn bf16" 2 --model cnn $images --dtype bf16
 model "resnet bf16" 2 --model resnet --size 20 $images --dtype bf16 --lr 1e-3

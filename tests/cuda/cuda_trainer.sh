@@ -106,18 +106,24 @@ for what in all-reduce backward update; do
     grep -q "\"name\":\"$what" "$work/trace" || fail "trace: nothing of $what"
 done
 
-# With bf16 activations GPUs learn as the CPU does, which rounds operands only: each step's loss is near, and falls.
-for device in cpu cuda; do
-    expect "bf16 on $device" 0 '' "$trainer" --device $device --seed 1 $gpt2 --dtype bf16 --steps 24 --lr 1e-2 --no-eval \
-        --log "$work/$device.log"
-    grep '"event":"step"' "$work/$device.log" | sed 's/.*"loss":\([0-9.e+-]*\).*/\1/' >"$work/$device.losses"
+# GPUs learn as the CPU does, which rounds operands only; in bf16 GPUs round activations too: each step's loss is near, and
+# falls. The scale of float16 is the same after each step.
+for dtype in bf16 fp16,scale=1e7,every=9; do
+    for device in cpu cuda; do
+        rm -f "$work/$device.log"
+        expect "$dtype on $device" 0 '' "$trainer" --device $device --seed 1 $gpt2 --dtype $dtype --steps 24 --lr 1e-2 --no-eval \
+            --log "$work/$device.log"
+        grep '"event":"step"' "$work/$device.log" | sed 's/.*"loss":\([0-9.e+-]*\).*/\1/' >"$work/$device.losses"
+        grep -o '"loss_scale":[0-9.e+-]*' "$work/$device.log" >"$work/$device.scales"
+    done
+    count=$((count + 1))
+    paste "$work/cpu.losses" "$work/cuda.losses" | awk '
+        NR == 1 { first = $2 }
+        { d = $1 - $2; if (d < 0) d = -d; if (!(d < 0.01 * $1)) bad++; same += d == 0; last = $2 }
+        END { exit !(NR == 24 && !bad && same < NR && last < 0.8 * first) }' ||
+        fail "$dtype: the losses differ: $(paste "$work/cpu.losses" "$work/cuda.losses" | tr '\n' ' ')"
+    cmp "$work/cpu.scales" "$work/cuda.scales" || fail "$dtype: other scales"
 done
-count=$((count + 1))
-paste "$work/cpu.losses" "$work/cuda.losses" | awk '
-    NR == 1 { first = $2 }
-    { d = $1 - $2; if (d < 0) d = -d; if (!(d < 0.01 * $1)) bad++; same += d == 0; last = $2 }
-    END { exit !(NR == 24 && !bad && same < NR && last < 0.8 * first) }' ||
-    fail "bf16: the losses differ: $(paste "$work/cpu.losses" "$work/cuda.losses" | tr '\n' ' ')"
 
 # Steps that are replayed from a recording are the steps that were recorded.
 set -- $gpt2 --dropout 0.1 --steps 8 --no-eval --quiet --acc-steps 2
@@ -131,6 +137,9 @@ first=
 same "recorded, bf16" $t "$@" --dtype bf16
 same "not recorded, bf16" env DDP_CUDA_GRAPHS=0 $t "$@" --dtype bf16
 same "a trace, bf16" $t "$@" --dtype bf16 --trace "$work/trace"
+first=
+same "recorded, fp16" $t "$@" --dtype fp16,scale=1e9,every=2
+same "not recorded, fp16" env DDP_CUDA_GRAPHS=0 $t "$@" --dtype fp16,scale=1e9,every=2
 grep -q '"name":"add, layer_norm"' "$work/trace" || fail "trace: nothing of sums with norms"
 
 # A loss that is not finite: the tensor is named, and left-out updates change nothing.

@@ -27,6 +27,7 @@ size_t blas_type_bytes(int32_t type)
     case CUDA_R_32F:
         return 4;
     case CUDA_R_16BF:
+    case CUDA_R_16F:
         return 2;
     default:
         return 0;
@@ -133,8 +134,9 @@ static cublasStatus_t check_types(const struct blas_product *product, const stru
 {
     const struct blas_matrix *matrix = product->matrix;
     const int32_t in = matrix[BLAS_A].type, out = matrix[BLAS_D].type;
-    const bool bf16 = in == CUDA_R_16BF;
-    if (matrix[BLAS_B].type != in || matrix[BLAS_C].type != out || (!bf16 && out != in))
+    const bool narrow = in == CUDA_R_16BF || in == CUDA_R_16F;
+    if (matrix[BLAS_B].type != in || matrix[BLAS_C].type != out ||
+        (out != in && !(narrow && out == CUDA_R_32F)) || out == CUDA_R_16F)
         return blas_refuse(CUBLAS_STATUS_NOT_SUPPORTED, "types of A %d, B %d, C %d, D %d", in,
                            matrix[BLAS_B].type, matrix[BLAS_C].type, out);
     if (desc->scale != CUDA_R_32F)
@@ -145,7 +147,7 @@ static cublasStatus_t check_types(const struct blas_product *product, const stru
         break;
     case CUBLAS_COMPUTE_32F_FAST_16BF:
     case CUBLAS_COMPUTE_32F_FAST_TF32:
-        if (!bf16)
+        if (!narrow)
             break;
         /* fall through */
     default:

@@ -24,7 +24,7 @@
 struct operand {
     const float *data;
     int64_t down, across;
-    float *packed; /* owned: converted from bf16 or rounded; else NULL */
+    float *packed; /* owned: converted from 16 bits or rounded; else NULL */
 };
 
 static void *element(const struct blas_matrix *matrix, int64_t batch, int64_t i, int64_t j)
@@ -92,6 +92,9 @@ static void pack_column(float *to, const struct blas_matrix *matrix, const void 
     if (matrix->type == CUDA_R_16BF) /* which no compute type rounds */
         for (int64_t i = 0; i < rows; i++)
             to[i] = ddp_bf16_to_f32(((const uint16_t *)from)[i * step]);
+    else if (matrix->type == CUDA_R_16F)
+        for (int64_t i = 0; i < rows; i++)
+            to[i] = ddp_f16_to_f32(((const uint16_t *)from)[i * step]);
     else
         for (int64_t i = 0; i < rows; i++)
             to[i] = rounded(((const float *)from)[i * step], compute);

@@ -47,8 +47,10 @@ static const int shapes[][3] = {{1, 1, 1},    {3, 5, 7},     {16, 8, 32},  {17, 
                                 {64, 48, 80}, {130, 70, 50}, {1, 300, 40}, {300, 1, 40}};
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 
-static const int types[][2] = {
-    {CUDA_R_32F, CUDA_R_32F}, {CUDA_R_16BF, CUDA_R_32F}, {CUDA_R_16BF, CUDA_R_16BF}};
+static const int types[][2] = {{CUDA_R_32F, CUDA_R_32F},
+                               {CUDA_R_16BF, CUDA_R_32F},
+                               {CUDA_R_16BF, CUDA_R_16BF},
+                               {CUDA_R_16F, CUDA_R_32F}};
 
 static const uint32_t epilogues[] = {
     CUBLASLT_EPILOGUE_DEFAULT,  CUBLASLT_EPILOGUE_RELU,        CUBLASLT_EPILOGUE_RELU_AUX,
@@ -196,7 +198,7 @@ START_TEST(test_refused_layouts)
 {
     const uint64_t rows = 6, none = 0;
     const int64_t ld = 4;
-    const int32_t type = CUDA_R_16F, bf16 = CUDA_R_16BF, batches = 2, order = 2;
+    const int32_t type = CUDA_R_64F, bf16 = CUDA_R_16BF, batches = 2, order = 2;
     ck_assert_int_eq(heuristic_of(&plain, 0, A, NULL, 0), CUBLAS_STATUS_SUCCESS);
     ck_assert_int_eq(heuristic_of(&plain, CUBLASLT_MATRIX_LAYOUT_ROWS, A, &rows, sizeof rows),
                      CUBLAS_STATUS_INVALID_VALUE); /* ld is 5 */

@@ -53,7 +53,7 @@ static double uniform(void) /* in [-1, 1), of few bits, so that bf16 has it exac
 
 static size_t type_bytes(int type)
 {
-    return type == CUDA_R_16BF ? 2 : 4;
+    return type == CUDA_R_32F ? 4 : 2;
 }
 
 /* values -> bytes of the type, or back. */
@@ -69,11 +69,13 @@ static void convert(const struct array *array, void *bytes, bool to_bytes)
                                                               : *byte & ~(1 << i % 8));
             else
                 array->values[i] = *byte >> i % 8 & 1;
-        } else if (array->type == CUDA_R_16BF) {
-            half = ddp_bf16_of((float)array->values[i]);
+        } else if (array->type != CUDA_R_32F) {
+            const bool bf16 = array->type == CUDA_R_16BF;
+            half =
+                bf16 ? ddp_bf16_of((float)array->values[i]) : ddp_f16_of((float)array->values[i]);
             memcpy(to_bytes ? (char *)bytes + 2 * i : (char *)&half,
                    to_bytes ? (char *)&half : (char *)bytes + 2 * i, 2);
-            array->values[i] = ddp_bf16_to_f32(half);
+            array->values[i] = bf16 ? ddp_bf16_to_f32(half) : ddp_f16_to_f32(half);
         } else {
             single = (float)array->values[i];
             memcpy(to_bytes ? (char *)bytes + 4 * i : (char *)&single,

@@ -71,7 +71,7 @@ port=$((port + 1))
 what="node 0 is asked, or all are" nodes=1:3
 for signalled in 0 "2 1 0"; do
     start 0 1 2
-    for one in $signalled; do signal TERM "$one"; done
+    signal TERM $signalled
     for one in 0 1 2; do ended "$what ($signalled)" $one 143 ''; done
     hosts_empty "$what"
     rm -f "$work/told"

@@ -16,7 +16,7 @@ node() {
     shift
     rm -f "$work/ended.$rank"
     {
-        timeout -k 5 $((60 * patience)) "$on" "$(host "$rank")" \
+        timeout -k 5 $((120 * patience)) "$on" "$(host "$rank")" \
             "$ddprun" --nnodes 2 --node-rank "$rank" --master-addr "$address" --node-timeout 20 "$@" >"$work/node.$rank" 2>&1
         echo "$? $(date +%s%N)" >"$work/ended.$rank"
     } &

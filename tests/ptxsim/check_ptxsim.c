@@ -35,7 +35,8 @@ static uint64_t run(const char *body, unsigned blocks, unsigned threads)
     snprintf(
         text, sizeof text,
         ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(\n.param .u64 p\n)\n{\n"
-        ".reg .pred %%p<9>;\n.reg .b32 %%r<20>;\n.reg .b32 %%t;\n.reg .f32 %%f<9>;\n"
+        ".reg .pred %%p<9>;\n.reg .b32 %%r<20>;\n.reg .b32 %%t;\n.reg .f32 %%f<9>;\n.reg .b16 "
+        "%%rs<3>;\n"
         ".reg .b64 %%rd<9>;\n.reg .b64 %%m, %%a;\n.shared .align 16 .b8 room[256];\n"
         "ld.param.u64 %%m, [p];\nmov.u32 %%t, %%tid.x;\nmul.wide.u32 %%a, %%t, 4;\n"
         "add.s64 %%a, %%a, %%m;\nmov.u32 %%r9, room;\nshl.b32 %%r8, %%t, 2;\n"
@@ -203,7 +204,10 @@ static const struct {
      "selp.u32 %r3, 1, 2, %p1;\n",
      1},
     {"cvt.rn.bf16x2.f32 %r3, %f1, %f1;\n", 0x40a040a0},
-    {"cvt.rn.bf16x2.f32 %r3, 0f3f808000, 0f3f818000;\n", 0x3f803f82}, /* ties to even */
+    {"cvt.rn.bf16x2.f32 %r3, 0f3f808000, 0f3f818000;\n", 0x3f803f82},       /* ties to even */
+    {"cvt.rn.f16.f32 %rs1, 0f3f801000;\ncvt.u32.u16 %r3, %rs1;\n", 0x3c00}, /* likewise */
+    {"cvt.rn.f16.f32 %rs1, 0fc77ff000;\ncvt.u32.u16 %r3, %rs1;\n", 0xfc00}, /* -65520 */
+    {"mov.b16 %rs1, 1;\ncvt.f32.f16 %f3, %rs1;\nmov.b32 %r3, %f3;\n", 0x33800000},
     {"fma.rm.f32 %f3, %f2, 0f30800000, 0f3f800000;\nmov.b32 %r3, %f3;\n", 0x3f7fffff},
     {"ex2.approx.ftz.f32 %f3, 0fc3000000;\nmov.b32 %r3, %f3;\n", 0}, /* 2^-128 */
     {"cvt.sat.f32.f32 %f3, %f1;\nmov.b32 %r3, %f3;\n", 0x3f800000},

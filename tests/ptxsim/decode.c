@@ -302,6 +302,7 @@ static void decode_conversion(struct ptx_parser *p, struct ptx_ins *i, struct st
     expect(p,
            s->arguments == (i->type.kind == 'h' ? 3 : 2) && !i->flush && !i->propagate_nan &&
                (i->from.kind != 'f' || floats || to_integer || i->type.kind == 'h') &&
+               (!floats || i->type.bits != 16 || i->from.bits == 32) &&
                i->rounding == (to_integer ? PTX_RZI : PTX_RN) &&
                (!i->saturate || (floats && i->type.bits == 32)),
            i->name);

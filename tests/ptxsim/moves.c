@@ -5,6 +5,8 @@
 
 #include "tests/ptxsim/machine.h"
 
+#include "core/bf16.h"
+
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -106,8 +108,12 @@ static uint64_t bits_of(double value, unsigned bits)
  * the largest. */
 static uint64_t converted(struct ptx_warp *w, const struct ptx_ins *i, int lane)
 {
-    const double value =
-        i->from.bits == 64 ? PTX_F64(w, i->o[1])[lane] : (double)PTX_F32(w, i->o[1])[lane];
+    const double value = i->from.bits == 64 ? PTX_F64(w, i->o[1])[lane]
+                         : i->from.bits == 16
+                             ? (double)ddp_f16_to_f32((uint16_t)PTX_U32(w, i->o[1])[lane])
+                             : (double)PTX_F32(w, i->o[1])[lane];
+    if (i->type.kind == 'f' && i->type.bits == 16)
+        return ddp_f16_of((float)value);
     if (i->type.kind == 'f')
         return bits_of(i->saturate ? value > 0 ? fmin(value, 1) : 0 : value, i->type.bits);
     if (value >= 0x1p63)

@@ -47,7 +47,7 @@ struct ptx_type ptx_type_of(const struct ptx_parser *p, const char *name)
     char *end;
     const unsigned long bits = strtoul(name + 1, &end, 10);
     if (!strchr("busf", *name) || *end ||
-        !(bits == 32 || bits == 64 || (*name != 'f' && (bits == 8 || bits == 16))))
+        !(bits == 16 || bits == 32 || bits == 64 || (*name != 'f' && bits == 8)))
         ptx_die(p, "the type \"%s\" is not known", name);
     return (struct ptx_type){*name, (uint8_t)bits};
 }

@@ -80,6 +80,9 @@ enum ddp_status ddp_columns_apply(const struct ddp_columns *columns, json_t **ro
                               where, columns->theirs[i], columns->ours[i],
                               ddp_columns_found(*root, found, sizeof found));
     }
+    json_t *tools = json_object_get(*root, "tools"); /* never has another name */
+    if (status == DDP_OK && tools && json_object_set(named, "tools", tools) != 0)
+        status = ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", where);
     if (status != DDP_OK) {
         json_decref(named);
         return status;

@@ -43,7 +43,7 @@ struct work {
     uint32_t file_number;
     bool decided; /* kind is that of all lines, in all files */
     enum ddp_record_kind kind;
-    const ddp_chat_template *chat;
+    ddp_chat_template *chat;
     struct ddp_line lines[GROUP];
     struct worked worked[GROUP];
     int64_t text_bytes;
@@ -91,8 +91,10 @@ static enum ddp_status encode_record(const struct ddp_record *record,
     size_t first = tokens->count;
     enum ddp_status status;
     if (record->kind == DDP_RECORD_CHAT)
-        return ddp_chat_encode(chat, tokenizer, where, record->messages, record->message_count,
-                               false, tokens, trained);
+        return ddp_chat_encode(
+            chat, tokenizer, where,
+            &(struct ddp_chat){record->messages, record->message_count, record->tools, false},
+            tokens, trained);
     if (record->kind == DDP_RECORD_PROMPT)
         status = encode_prompt(record, tokenizer, where, tokens, &first);
     else {
@@ -305,6 +307,7 @@ static void free_work(struct work *work)
         free(work->worked[i].tokens.ids);
         free(work->worked[i].trained.at);
     }
+    ddp_chat_template_close(work->chat);
     ddp_pool_destroy(work->pool);
     free(work);
 }

@@ -39,6 +39,7 @@ struct work {
     const ddp_tokenizer *tokenizer;
     const ddp_chat_template *chat;
     const char *where;
+    const json_t *tools;
 };
 
 /* What is said first, and then, as one text.
@@ -70,8 +71,9 @@ static enum ddp_status encode_chat(const struct work *work, const struct ddp_sai
     memcpy(all, prompt->messages, first * sizeof *all);
     if (then)
         memcpy(all + first, then->messages, then->message_count * sizeof *all);
+    const struct ddp_chat chat = {all, count, work->tools, !then};
     enum ddp_status status = count > 0 ? ddp_chat_encode(work->chat, work->tokenizer, work->where,
-                                                         all, count, !then, tokens, trained)
+                                                         &chat, tokens, trained)
                                        : DDP_OK;
     free(all);
     return status;
@@ -111,7 +113,7 @@ enum ddp_status ddp_encode_answers(const struct ddp_record *record, const ddp_to
                                    struct ddp_tokens *tokens, struct ddp_buffer *trained,
                                    size_t *second)
 {
-    const struct work work = {tokenizer, chat, where};
+    const struct work work = {tokenizer, chat, where, record->tools};
     const bool pair = record->kind == DDP_RECORD_PAIR;
     const size_t begin = tokens->count;
     struct ddp_tokens prompt = {0};

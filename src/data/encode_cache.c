@@ -85,6 +85,8 @@ static enum ddp_status make_key(struct cache *c)
     add(&c->key, facts, sizeof facts);
     add(&c->key, PACKAGE_VERSION, sizeof PACKAGE_VERSION);
     add(&c->key, chat ? chat : "", chat ? strlen(chat) : 0);
+    if (status == DDP_OK && chat && ddp_chat_template_is_file(chat))
+        status = add_file(c, chat, block);
     if (!chat && of_chat)
         add(&c->key, of_chat, strlen(of_chat));
     for (int i = 0; e->columns && i < e->columns->count; i++) {

@@ -158,5 +158,7 @@ enum ddp_status ddp_record_parse_preference(struct ddp_record *record,
         json_object_get(record->root, "completion") && !json_object_get(record->root, "chosen");
     if (status == DDP_OK)
         status = rated ? take_rated(record, prompt, where) : take_pair(record, prompt, where);
-    return status == DDP_OK ? check(record, where) : status;
+    if (status == DDP_OK)
+        status = check(record, where);
+    return status == DDP_OK ? ddp_record_check_tools(record, where) : status;
 }

@@ -36,15 +36,16 @@ static enum ddp_status take_message(struct ddp_chat_message *message, const json
                         "%s: message %zu is not an object with a string \"role\", such as "
                         "{\"role\": \"user\", \"content\": \"Hello\"}",
                         where, number);
-    if (json_object_get(json, "tool_calls"))
-        return ddp_fail(DDP_ERR_FORMAT, "%s: message %zu has tool_calls, which are not supported",
-                        where, number);
-    if (!json_is_string(content))
+    /* A call of a tool may say nothing. */
+    const bool silent = json_array_size(json_object_get(json, "tool_calls")) > 0 &&
+                        (!content || json_is_null(content));
+    if (!json_is_string(content) && !silent)
         return ddp_fail(DDP_ERR_FORMAT, "%s: message %zu has no string \"%s\"", where, number,
                         content_name);
     const char *name = json_string_value(role);
-    *message = (struct ddp_chat_message){said_by ? role_of(name) : name, json_string_value(content),
-                                         json_string_length(content)};
+    *message = (struct ddp_chat_message){said_by ? role_of(name) : name,
+                                         silent ? "" : json_string_value(content),
+                                         json_string_length(content), said_by ? NULL : json};
     return DDP_OK;
 }
 
@@ -120,14 +121,35 @@ static enum ddp_status take_prompt(struct ddp_record *record, const json_t *prom
     return DDP_OK;
 }
 
-/* Is what a tool could do named here? */
-static bool has_tools(const json_t *tools)
+/* What a tool can do: a list, or the JSON text of one. */
+static enum ddp_status take_tools(struct ddp_record *record, const char *where)
 {
-    return tools && !json_is_null(tools) &&
-           (json_is_array(tools) ? json_array_size(tools) > 0
-            : json_is_string(tools)
-                ? json_string_length(tools) > 0 && strcmp(json_string_value(tools), "[]") != 0
-                : true);
+    json_t *tools = json_object_get(record->root, "tools"), *parsed = NULL;
+    json_error_t error;
+    if (json_string_length(tools) > 0) {
+        const enum ddp_status status = ddp_json_parse_flags(
+            &parsed, json_string_value(tools), json_string_length(tools), JSON_ALLOW_NUL, &error);
+        if (status == DDP_ERR_MEMORY ||
+            (parsed && json_object_set_new(record->root, "tools", parsed)))
+            return DDP_ERR_MEMORY;
+        tools = parsed ? parsed : tools;
+    } else if (json_is_string(tools) || json_is_null(tools)) {
+        return DDP_OK;
+    }
+    if (tools && !json_is_array(tools))
+        return ddp_fail(DDP_ERR_FORMAT, "%s: \"tools\" is not a list of tools, or JSON text of one",
+                        where);
+    record->tools = json_array_size(tools) > 0 ? tools : NULL;
+    return DDP_OK;
+}
+
+enum ddp_status ddp_record_check_tools(const struct ddp_record *record, const char *where)
+{
+    if (!record->tools || record->messages || record->answers[0].messages)
+        return DDP_OK;
+    return ddp_fail(DDP_ERR_FORMAT,
+                    "%s: it has tools, which are for messages alone: a chat template writes them",
+                    where);
 }
 
 static enum ddp_status take(struct ddp_record *record, const char *where)
@@ -178,8 +200,11 @@ enum ddp_status ddp_record_read(struct ddp_record *record, const struct ddp_colu
 {
     json_error_t error;
     *record = (struct ddp_record){.root = NULL};
-    enum ddp_status status = ddp_json_parse_flags(&record->root, line, bytes,
-                                                  JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
+    enum ddp_status status =
+        ddp_json_parse_flags(&record->root, line, bytes, JSON_ALLOW_NUL, &error);
+    if (status == DDP_ERR_FORMAT) /* integers beyond 64 bits are no fault */
+        status = ddp_json_parse_flags(&record->root, line, bytes,
+                                      JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
     if ((status == DDP_ERR_FORMAT && bytes > 0 && *line == '[') || json_is_array(record->root))
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: a JSON array, and each line must be a JSON object of its own: "
@@ -188,19 +213,18 @@ enum ddp_status ddp_record_read(struct ddp_record *record, const struct ddp_colu
     if (status == DDP_ERR_FORMAT)
         return ddp_fail(status, "%s, column %d: %s: each line must be a JSON object of its own",
                         where, error.column, error.text);
-    if (status == DDP_OK && has_tools(json_object_get(record->root, "tools")))
-        status = ddp_fail(DDP_ERR_FORMAT,
-                          "%s: it has tools, which no built-in chat template writes: leave the "
-                          "line out, or write the tools into a system message",
-                          where);
-    return status == DDP_OK ? ddp_columns_apply(columns, &record->root, where) : status;
+    if (status == DDP_OK)
+        status = ddp_columns_apply(columns, &record->root, where);
+    return status == DDP_OK ? take_tools(record, where) : status;
 }
 
 enum ddp_status ddp_record_parse(struct ddp_record *record, const struct ddp_columns *columns,
                                  const char *line, size_t bytes, const char *where)
 {
-    const enum ddp_status status = ddp_record_read(record, columns, line, bytes, where);
-    return status == DDP_OK ? take(record, where) : status;
+    enum ddp_status status = ddp_record_read(record, columns, line, bytes, where);
+    if (status == DDP_OK)
+        status = take(record, where);
+    return status == DDP_OK ? ddp_record_check_tools(record, where) : status;
 }
 
 void ddp_record_free(struct ddp_record *record)

@@ -43,7 +43,8 @@ struct ddp_record {
     /* Of preferences, or of a prompt and completion that are messages: then, as where it is rated,
      * there is one answer. */
     struct ddp_said prompt, answers[2];
-    bool bad; /* its label is false */
+    bool bad;      /* its label is false */
+    json_t *tools; /* an array of what may be called; NULL: none */
 };
 
 /*   columns       whose names to look for; NULL: ours
@@ -64,12 +65,14 @@ enum ddp_status ddp_record_parse_preference(struct ddp_record *record,
                                             const struct ddp_columns *columns, const char *line,
                                             size_t bytes, const char *where);
 
-/* For record.c and preference.c alone: a string, messages or one message; and a line as an
- * object. */
+/* For record.c and preference.c alone: a string, messages or one message; a line as an object. */
 enum ddp_status ddp_record_said(struct ddp_said *said, const json_t *json, const char *name,
                                 const char *where);
 enum ddp_status ddp_record_read(struct ddp_record *record, const struct ddp_columns *columns,
                                 const char *line, size_t bytes, const char *where);
+
+/* Tools are for messages. DDP_ERR_FORMAT. */
+enum ddp_status ddp_record_check_tools(const struct ddp_record *record, const char *where);
 
 /* Alpaca's members of `root` as an array "messages" in it: "system", the "history", a question of
  * "instruction" and "input", and its answer.

@@ -90,11 +90,11 @@ static enum ddp_status make_tokens(const char *flag, char *text, size_t length, 
 
 /* --- with a tokenizer ------------------------------------------------------------------------- */
 
-/* The template of the model; NULL: it has none, or one that is not known, which a note says. */
-static const ddp_chat_template *find_template(const ddp_tokenizer *tokenizer)
+/* The template of the model; NULL: it has none, or one that does not work, which a note says. */
+static ddp_chat_template *find_template(const ddp_tokenizer *tokenizer)
 {
     char said[1024] = "";
-    const ddp_chat_template *chat = NULL;
+    ddp_chat_template *chat = NULL;
     const char *file;
     const struct ddp_log_held before = ddp_log_exchange((struct ddp_log_held){said, sizeof said});
     const enum ddp_status status = ddp_chat_template_choose(&chat, tokenizer, NULL);
@@ -106,8 +106,7 @@ static const ddp_chat_template *find_template(const ddp_tokenizer *tokenizer)
 
 /* What ends a text, and what ends a turn of the template; *chat is NULL for plain text. */
 static enum ddp_status find_ends(struct ddp_continuation *c,
-                                 const struct ddp_train_options *options,
-                                 const ddp_chat_template **chat)
+                                 const struct ddp_train_options *options, ddp_chat_template **chat)
 {
     const char *name = options->chat_template;
     enum ddp_status status = DDP_OK;
@@ -117,7 +116,7 @@ static enum ddp_status find_ends(struct ddp_continuation *c,
         *chat = find_template(c->tokenizer);
     c->end_tokens[0] = ddp_tokenizer_eos(c->tokenizer);
     if (status == DDP_OK && *chat)
-        c->end_tokens[1] = ddp_chat_template_end(*chat, c->tokenizer);
+        c->end_tokens[1] = ddp_chat_template_end(*chat);
     return status;
 }
 
@@ -128,9 +127,9 @@ static enum ddp_status encode(struct ddp_continuation *c, const ddp_chat_templat
     struct ddp_buffer trained = {0};
     enum ddp_status status;
     if (chat) {
-        const struct ddp_chat_message message = {"user", text, length};
-        status =
-            ddp_chat_encode(chat, c->tokenizer, "--prompt", &message, 1, true, &tokens, &trained);
+        const struct ddp_chat_message message = {"user", text, length, NULL};
+        const struct ddp_chat asked = {&message, 1, NULL, true};
+        status = ddp_chat_encode(chat, c->tokenizer, "--prompt", &asked, &tokens, &trained);
     } else {
         const struct ddp_text_part part = {.at = text, .bytes = length, .name = "--prompt"};
         status = ddp_tokenizer_encode(c->tokenizer, &part, DDP_ENCODE_BOS, &tokens);
@@ -159,7 +158,7 @@ static enum ddp_status check_prompt(const struct ddp_continuation *c, int64_t vo
 static enum ddp_status read_encoded(struct ddp_continuation *c,
                                     const struct ddp_train_options *options, int64_t vocabulary)
 {
-    const ddp_chat_template *chat = NULL;
+    ddp_chat_template *chat = NULL;
     const int32_t bos = ddp_tokenizer_bos(c->tokenizer), eos = ddp_tokenizer_eos(c->tokenizer);
     char *text = NULL;
     size_t length = 0;
@@ -167,19 +166,18 @@ static enum ddp_status read_encoded(struct ddp_continuation *c,
     c->stop_text = options->stop;
     if (status == DDP_OK)
         status = ddp_decoder_create(&c->decoder, c->tokenizer, true);
-    if (status != DDP_OK)
-        return status;
-    if (!options->prompt && (bos >= 0 || eos >= 0)) {
+    if (status == DDP_OK && !options->prompt && (bos >= 0 || eos >= 0)) {
         c->prompt = ddp_array_alloc(1, sizeof *c->prompt);
-        if (!c->prompt)
-            return DDP_ERR_MEMORY;
-        c->prompt[c->prompt_count++] = bos >= 0 ? bos : eos;
-        return check_prompt(c, vocabulary);
+        status = c->prompt ? DDP_OK : DDP_ERR_MEMORY;
+        if (c->prompt)
+            c->prompt[c->prompt_count++] = bos >= 0 ? bos : eos;
+    } else if (status == DDP_OK) {
+        status = read_prompt(options->prompt ? options->prompt : "\n", &text, &length);
+        if (status == DDP_OK)
+            status = encode(c, chat, text, length);
+        free(text);
     }
-    status = read_prompt(options->prompt ? options->prompt : "\n", &text, &length);
-    if (status == DDP_OK)
-        status = encode(c, chat, text, length);
-    free(text);
+    ddp_chat_template_close(chat);
     return status == DDP_OK ? check_prompt(c, vocabulary) : status;
 }
 

@@ -230,10 +230,11 @@ static const struct ddp_option rows[] = {
      .help =
          "texts: encode them with this tokenizer.json, or that of this directory (default: that "
          "in the directory of --load; without one, bytes are tokens)"},
-    {OPTION_TEXT("chat-template", chat_template, "NAME"),
+    {OPTION_TEXT("chat-template", chat_template, "NAME|FILE"),
      .scope = DDP_WITH_TEXT | DDP_OF_DATA | DDP_OF_TOKENS,
-     .help = "chats: chatml, qwen2.5, qwen3, qwen3-training, llama3 or llama3.1 (default: the "
-             "tokenizer's own), or none for a --prompt that is plain text"},
+     .help =
+         "chats: a file NAME.jinja, or chatml, qwen2.5, qwen3, qwen3-training, llama3, llama3.1 "
+         "(default: the tokenizer's own), or none for a --prompt that is plain text"},
     {OPTION_CHOICE("packing", packing, ddp_packing_names, "KIND[,long=WHAT]"),
      .scope = DDP_OF_DATA | DDP_OF_TOKENS,
      .help = "chats and prompts: documents (default) puts several into a row, with borders; pad "

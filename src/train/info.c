@@ -154,7 +154,7 @@ static void print_tokenizer(const char *directory, FILE *out)
 {
     char said[512] = "";
     const char *name = find_tokenizer(directory), *file = NULL;
-    const ddp_chat_template *chat = NULL;
+    ddp_chat_template *chat = NULL;
     ddp_tokenizer *tokenizer = NULL;
     const struct ddp_log_held before = ddp_log_exchange((struct ddp_log_held){said, sizeof said});
     if (name && ddp_tokenizer_open(&tokenizer, directory) == DDP_OK &&
@@ -165,10 +165,11 @@ static void print_tokenizer(const char *directory, FILE *out)
     if (!tokenizer)
         (void)ddp_train_print_text(out, said, strlen(said));
     file = file && strrchr(file, '/') ? strrchr(file, '/') + 1 : file;
-    fprintf(out, "\ntemplate    %s%s%s\n", file ? file : "none", file ? ", " : "",
-            chat   ? ddp_chat_template_name(chat)
-            : file ? "not a known one: see --chat-template"
-                   : "");
+    fprintf(out, "\ntemplate    %s%s", file ? file : "none", file && !chat ? ", refused: " : "");
+    if (file && !chat)
+        (void)ddp_train_print_text(out, said, strlen(said));
+    fputc('\n', out);
+    ddp_chat_template_close(chat);
     ddp_tokenizer_close(tokenizer);
 }
 

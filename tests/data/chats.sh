@@ -229,7 +229,7 @@ count=$((count + 1))
 cmp -s "$work/chat1.safetensors" "$work/chat2.safetensors" || fail "a chat: other weights with 2 workers"
 same "an answer" "$("$trainer" --generate 20 --load "$work/chat1.safetensors" --tokenizer "$texts" --chat-template chatml --prompt Hi --temperature 0 2>&1 | tail -n 1)" hello
 
-# The template beside the tokenizer is used by itself, if it is known.
+# The template beside the tokenizer is used by itself, if it works.
 mkdir "$work/own"
 cp "$texts/tokenizer.json" "$work/own"
 prompt() { "$trainer" --generate 20 --load "$work/chat1.safetensors" --tokenizer "$work/own" --prompt Hi --temperature 0 "$@" 2>&1 | sed -n "$part"; }
@@ -240,8 +240,33 @@ part='1p;$p'
 same "an answer by the tokenizer's own template" "$(prompt)" "user
 hello"
 same "no template" "$(prompt --chat-template none | head -n 1)" Hi
-echo '{{ messages }}' >"$work/own/chat_template.jinja"
+echo '{{ messages' >"$work/own/chat_template.jinja"
 part=1p
-same "an unknown template" "$(prompt | grep -o 'not a known one.*--chat-template.*none: the prompt is continued as plain text')" \
-    "not a known one: choose the one it resembles with --chat-template (chatml, qwen2.5, qwen3, qwen3-training, llama3, llama3.1), or none: the prompt is continued as plain text"
+same "a template that is damaged" "$(prompt | grep -o 'line 1: {{ without.*')" "line 1: {{ without its }}, or none: the prompt is continued as plain text"
+
+# Tools, by a template in a file, which the cache does not overlook.
+cat >"$work/tools.jinja" <<'END'
+{% if tools %}<tools>{{ tools | tojson }}</tools>{{ '\n' }}{% endif %}
+{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content }}
+{%- for call in m.tool_calls or [] %}{{ call.function.name ~ call.function.arguments | tojson }}{% endfor %}{{ '<|im_end|>\n' }}{% endfor %}
+{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}
+END
+echo '{"tools": "[{\"n\": 1}]", "messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "tool_calls": [{"function": {"name": "add", "arguments": {"a": 2}}}]}, {"role": "tool", "content": "4"}, {"role": "assistant", "content": "It is 4"}]}' >"$work/tools.jsonl"
+tools() {
+    "$trainer" --model llama --size d2 --data "$work/tools.jsonl" --tokenizer "$texts" --chat-template "$1" --seq-len 160 --batch-size 1 --steps 1 --no-eval \
+        --show-masks 1 2>&1 | sed -n '/^<tools>/,/^- padding/p; /error/p'
+}
+same "tools" "$(tools "$work/tools.jinja" | sed '$d')" '<tools>[{"n": 1}]</tools>
+<|im_start|>user
+2+2?<|im_end|>
+<|im_start|>assistant
+[add{"a": 2}<|im_end|>]
+<|im_start|>tool
+4<|im_end|>
+<|im_start|>assistant
+[It is 4<|im_end|>]'
+sed -i 's/<tools>/<tools> /' "$work/tools.jinja"
+same "another text of the same file" "$(tools "$work/tools.jinja" | head -n 1)" '<tools> [{"n": 1}]</tools>'
+expect "tools that are not written" 3 'tools.jsonl: line 1: it has tools, which the chat template chatml does not write' "$trainer" --model llama --size d2 \
+    --data "$work/tools.jsonl" --tokenizer "$texts" --chat-template chatml --seq-len 96 --batch-size 1 --steps 1 --no-eval
 finish

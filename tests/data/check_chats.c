@@ -432,7 +432,8 @@ START_TEST(another_template_is_not_overlooked)
     ck_assert(!encodes(options));
     open_beside("chat_template.jinja", "{{ other }}");
     options.tokenizer = tokenizer;
-    must_fail(&options, DDP_ERR_INVALID, "chat_template.jinja", "not a known one");
+    must_fail(&options, DDP_ERR_INVALID, "chat_template.jinja",
+              "does not write what the assistant says");
 }
 END_TEST
 

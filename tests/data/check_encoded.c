@@ -494,8 +494,11 @@ START_TEST(records_of_other_shapes)
          "message 2 has no string"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\"}]}]}",
          "message 1 has no string"},
-        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": []}]}",
-         "tool_calls"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": []}]}", "no string"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"\"}], \"tools\": {}}",
+         "\"tools\" is not a list"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"\"}], \"tools\": \"[{\"}",
+         "\"tools\" is not a list"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}", "no message of the"},
     };
     struct ddp_record record;

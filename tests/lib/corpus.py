@@ -20,6 +20,7 @@ wrong with it.
   image/        one image each; of the formats but PNG and BMP, those of tests/data/golden/image_files are the start
   options/      a command line each, one argument a line, for the table in tests/core/fuzz_options.c
   yaml/         one file of options each
+  jinja/        one chat template each, perhaps with a byte 0 and JSON behind it
   place/        "nodes", "hosts", "tasks" or "endpoint", and such a text: see tests/launcher/fuzz_place.c
   llmc/         the header of a model file of llm.c, and the size of its file in the last eight bytes
   hf_config/    one config.json of Hugging Face's each
@@ -894,6 +895,21 @@ def write_text():
         put("text", "bad-" + name, b'{"text": "good"}\n' + line + b"\n")
 
 
+def write_jinja():
+    loop = b"{% for m in messages %}{{ m.role + ': ' + m['content'] | trim }}{% endfor %}"
+    put("jinja", "good-loop", loop)
+    put("jinja", "good-data", loop + b'\0{"messages": [{"role": "a", "content": " b "}, {}]}')
+    put("jinja", "good-macro", b"{% macro f(a, b=1) -%} {{ a ~ b }} {%- endmacro %}{{ f(2) }}{{ f(b=3, a=4) }}{{ f(*[5]) }}{% set x, y = 1, [2] %}")
+    put("jinja", "good-set", b"{%- set ns = namespace(a=0) %}{% set ns.a = 1.5 %}{% set b %}{# no #}x{% endset %}{{ b[::-1] ~ ns.a }}{% generation %}{% endgeneration %}")
+    put("jinja", "good-filters", b"{{ tools | default([]) | map('string') | join(',') }}{{ messages | tojson(indent=2) }}{{ messages[1].content.split('<')[-1] | replace('b', 'c') }}"
+        b"{{ messages[1] | dictsort }}{{ 'a b' | capitalize | indent(2) }}{{ strftime_now('%d %b') }}{{ [3, 1] | sort | first }}{{ 'a' in 'ba' and 1 is not none }}")
+    put("jinja", "good-endless", b"{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}")
+    for name, text in (("if", b"{% if a %}"), ("string", b"{{ 'a }}"), ("escape", b"{{ '\\u12' }}"), ("tag", b"{{ a"), ("comment", b"{# a"), ("statement", b"{% include 'a' %}"),
+                       ("loop", b"{% break %}"), ("deep", b"{{ " + b"(" * 5000), ("deep-bodies", b"{% if a %}" * 5000), ("number", b"{{ 12345678901234567890 }}"),
+                       ("not-utf8", b"\xff"), ("end", b"{% endif %}"), ("target", b"{% set 1 = 2 %}"), ("minus", b"{{ " + b"-" * 5000 + b"1 }}")):
+        put("jinja", "bad-" + name, text)
+
+
 def write_record():
     def turn(role, content, **more):
         return {"role": role, "content": content, **more}
@@ -913,11 +929,11 @@ def write_record():
     put("record", "bad-cut", lines[:-3])
     bad = {"empty": {}, "list": ["text"], "text-number": {"text": 1}, "prompt-alone": {"prompt": "Q"}, "completion-alone": {"completion": "A"},
            "completion-null": {"prompt": "Q", "completion": None}, "prompt-list": {"prompt": [hi], "completion": "Hello"},
-           "tools": {"messages": [hello], "tools": [{}]}, "history": {"instruction": "Q", "output": "A", "history": [["a", "b"], 5]},
+           "tools": {"messages": [hello], "tools": {}}, "history": {"instruction": "Q", "output": "A", "history": [["a", "b"], 5]},
            "no-messages": {"messages": []}, "messages-text": {"messages": "Hi"}, "message-text": {"messages": ["Hi", hello]},
            "no-role": {"messages": [{"content": "Hi"}, hello]}, "role-number": {"messages": [turn(5, "Hi"), hello]},
            "no-content": {"messages": [{"role": "assistant"}]}, "content-parts": {"messages": [turn("assistant", [hi])]},
-           "tool-calls": {"messages": [hi, turn("assistant", "", tool_calls=[])]}, "no-assistant": {"messages": [hi]}}
+           "no-calls": {"messages": [hi, {"role": "assistant", "tool_calls": []}]}, "tools-of-text": {"text": "a", "tools": [{}]}, "no-assistant": {"messages": [hi]}}
     for name, line in bad.items():
         put("record", "bad-" + name, lines + b"\n" + json.dumps(line).encode() + b"\n")
     for name, line in (("not-utf8", b'{"text": "\xff"}'), ("surrogate", b'{"text": "\\ud800"}'), ("zero", b'{"text": "a\0"}'),
@@ -1240,6 +1256,7 @@ write_description()
 write_choices()
 write_text()
 write_record()
+write_jinja()
 write_png()
 write_jpeg()
 write_bmp()

@@ -6,7 +6,7 @@
 set -eu
 seconds=${1:-20}
 [ $# -gt 0 ] && shift
-[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image tokenizer llmc hf_config hf_llama gguf peft index checkpoint description text record table link place choices run_log history trace yaml
+[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image tokenizer llmc hf_config hf_llama gguf peft index checkpoint description text record table link place choices run_log history trace yaml jinja
 srcdir=${srcdir:-.}
 clang=${FUZZ_CC:-clang}
 flags="-std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I. -I$srcdir/src -I$srcdir"
@@ -50,6 +50,12 @@ sources_of() {
     checkpoint) echo "$core checkpoint/state.c core/json.c core/parse.c" ;;
     description) echo "$core core/options.c core/parse.c model/describe.c" ;;
     yaml) echo "$core plan/yaml.c" ;;
+    jinja)
+        echo "$core data/text/nfc.c data/text/jinja.c"
+        for part in filters lex members parse print run strings value; do
+            echo "data/text/jinja_$part.c"
+        done
+        ;;
     options) echo "$core core/options.c core/parse.c" ;;
     choices) echo "$core core/crc32c.c ../kernels/cuda/choices.c" ;;
     place) echo "core/parse.c ../launcher/place_text.c" ;;

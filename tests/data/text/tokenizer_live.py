@@ -178,16 +178,22 @@ def compare(name, path, library):
 
 
 def check_templates():
+    """Those with names write what the files do that have them."""
     bad = 0
     for file, name in TEMPLATES.items():
-        directory = os.path.join(OUT, file)
-        os.makedirs(directory)
-        os.link(os.path.join(OUT, "llama3.json" if file.startswith("llama") else "qwen3.json"), os.path.join(directory, "tokenizer.json"))
-        with open(os.path.join(PACKAGES, "trl/chat_templates", file + ".jinja")) as f, open(os.path.join(directory, "chat_template.jinja"), "w") as g:
-            g.write(f.read())
-        found = run("template", directory).strip()
-        bad += found != name
-        print(file, "is", found)
+        path = os.path.join(PACKAGES, "trl/chat_templates", file + ".jinja")
+        chats = [[{"role": r, "content": c} for r, c in zip(("system", "user", "assistant", "user", "assistant")[skip:], (" Be.\n", "Hi", " Hello\n", "é?", "ok"))]
+                 for skip in (0, 1)]
+        ask = json.dumps([{"template": t, "messages": m, "add_generation_prompt": p} for m in chats for p in (False, True) for t in (path, name)])
+        tokenizer = os.path.join(OUT, file)
+        os.makedirs(tokenizer)
+        os.link(os.path.join(OUT, "llama3.json" if file.startswith("llama") else "qwen3.json"), os.path.join(tokenizer, "tokenizer.json"))
+        with open(os.path.join(tokenizer, "tokenizer_config.json"), "w") as f:
+            f.write('{"bos_token": "<|begin_of_text|>"}' if file.startswith("llama") else "{}")
+        lines = [json.loads(line)[:2] for line in run("chats", tokenizer, input=ask).splitlines()]
+        differ = sum(a != b for a, b in zip(lines[::2], lines[1::2]))
+        bad += differ or len(lines) != 8
+        print(file, "and", name, differ, "differ")
     return bad
 
 

@@ -8,13 +8,15 @@
  *                                      speed on stderr
  *   tokenizer_tool chats TOKENIZER     a JSON list of {template, messages, add_generation_prompt}:
  *                                      stdin: a line for each, text, ids and mask
- *   tokenizer_tool template DIRECTORY  the name of its chat template
+ *   tokenizer_tool jinja               a JSON object {template, data} on each line of stdin: a line
+ *                                      for each, the text, or null: refused
  */
 #include "config.h"
 
 #include "core/clock.h"
 #include "core/input_file.h"
 #include "data/text/chat.h"
+#include "data/text/jinja.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -92,19 +94,20 @@ static int chats(const ddp_tokenizer *t, json_t *list)
         struct ddp_buffer trained = {0};
         size_t count = json_array_size(turns);
         const bool prompt = json_is_true(json_object_get(one, "add_generation_prompt"));
-        const ddp_chat_template *chat = NULL;
+        ddp_chat_template *chat = NULL;
         if (ddp_chat_template_choose(&chat, t,
                                      json_string_value(json_object_get(one, "template"))) != DDP_OK)
             return 1;
         for (size_t m = 0; m < count && m < 16; m++) {
             const json_t *turn = json_array_get(turns, m),
                          *content = json_object_get(turn, "content");
-            messages[m] =
-                (struct ddp_chat_message){json_string_value(json_object_get(turn, "role")),
-                                          json_string_value(content), json_string_length(content)};
+            messages[m] = (struct ddp_chat_message){
+                json_string_value(json_object_get(turn, "role")), json_string_value(content),
+                json_string_length(content), NULL};
         }
-        if (ddp_chat_render(chat, "stdin", messages, count, prompt, &text) != DDP_OK ||
-            ddp_chat_encode(chat, t, "stdin", messages, count, prompt, &tokens, &trained) != DDP_OK)
+        const struct ddp_chat whole = {messages, count, NULL, prompt};
+        if (ddp_chat_render(chat, "stdin", &whole, &text) != DDP_OK ||
+            ddp_chat_encode(chat, t, "stdin", &whole, &tokens, &trained) != DDP_OK)
             return 1;
         json_t *line = json_array(), *mask = json_array();
         for (size_t k = 0; k < tokens.count; k++)
@@ -113,6 +116,7 @@ static int chats(const ddp_tokenizer *t, json_t *list)
         json_array_append_new(line, ids_json(&tokens));
         json_array_append_new(line, mask);
         print_json(line);
+        ddp_chat_template_close(chat);
         free(text.text.at);
         free(text.spans);
         free(tokens.ids);
@@ -144,19 +148,39 @@ static int encode_file(const ddp_tokenizer *t, const char *path, int threads, in
     return 0;
 }
 
+static int templates(void)
+{
+    char *line = NULL;
+    size_t room = 0;
+    while (getline(&line, &room, stdin) > 0) {
+        json_t *one = json_loads(line, JSON_ALLOW_NUL, NULL);
+        const json_t *text = json_object_get(one, "template");
+        struct ddp_jinja_text out = {0};
+        ddp_jinja *jinja = NULL;
+        const bool is = ddp_jinja_parse(&jinja, "stdin", json_string_value(text),
+                                        json_string_length(text)) == DDP_OK &&
+                        ddp_jinja_render(jinja, "data", json_object_get(one, "data"), "messages",
+                                         &out) == DDP_OK;
+        print_json(is ? json_stringn(out.at, out.bytes) : json_null());
+        ddp_jinja_free(jinja);
+        free(out.at);
+        free(out.owners);
+        json_decref(one);
+    }
+    free(line);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     ddp_tokenizer *t = NULL;
-    const ddp_chat_template *chat = NULL;
     int result = 2;
+    if (argc == 2 && strcmp(argv[1], "jinja") == 0)
+        return templates();
     if (argc < 3 || ddp_tokenizer_open(&t, argv[2]) != DDP_OK)
         return 1;
     if (strcmp(argv[1], "file") == 0 && argc > 4) {
         result = encode_file(t, argv[3], atoi(argv[4]), argc > 5 ? atoi(argv[5]) : 1);
-    } else if (strcmp(argv[1], "template") == 0) {
-        result = ddp_chat_template_choose(&chat, t, NULL) != DDP_OK;
-        if (chat)
-            puts(ddp_chat_template_name(chat));
     } else {
         json_t *input = json_loadf(stdin, JSON_ALLOW_NUL, NULL);
         result = strcmp(argv[1], "cases") == 0 ? cases(t, input) : chats(t, input);

@@ -345,7 +345,7 @@ enum ddp_status ddp_load_choose_model(const struct ddp_load *load,
                         "leave --lora out",
                         load->adapters);
     if (ddp_train_given(options, "lora") && load->model && load->model->lora && load->file &&
-        !load->directory)
+        !load->directory && !load->model->sentence)
         return ddp_fail(
             DDP_ERR_INVALID,
             "--lora: %s is a file of weights, and adapters need a Hugging Face "
@@ -367,11 +367,10 @@ enum ddp_status ddp_load_choose_model(const struct ddp_load *load,
                 ? load->model
                 : ddp_model_default(options->config ||
                                     ddp_dataset_holds_tokens(options->dataset, options->data));
-    if (ddp_dataset_holds_table(options->dataset, options->data)) {
+    if (ddp_dataset_holds_table(options->dataset, options->data))
         options->model = ddp_model_on_table(options->model);
-        if (options->model->epochs && !ddp_train_given(options, "epochs"))
-            options->epochs = options->model->epochs;
-    }
+    if (options->model->epochs && !ddp_train_given(options, "epochs"))
+        options->epochs = options->model->epochs;
     if (!load->model)
         return DDP_OK;
     if (options->model != ddp_model_on_table(load->model) && options->model != load->model)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Causal attention on the CPU; see attention.h. Scores exist only as a block of 64 queries by 256
+ * Attention on the CPU; see attention.h. Scores exist only as a block of 64 queries by 256
  * keys on the stack; blocks that no query sees are never made. A task of forward is one block of
  * queries of one head; a task of backward one query head, since all its queries add to all its
  * keys. Query heads that share keys add to arrays of their own, which are added up afterwards in
@@ -27,6 +27,14 @@ struct head {
     float scale;
 };
 
+/* 0: attention is causal. */
+static int64_t length_of(const struct ddp_attention_shape *s, int64_t row)
+{
+    if (!s->lengths)
+        return 0;
+    return s->lengths[row] > 0 ? s->lengths[row] : 1;
+}
+
 static struct head head_of(const struct ddp_attention_shape *s, int64_t index)
 {
     const int64_t b = index / s->heads, h = index % s->heads, row = b * s->length;
@@ -43,14 +51,20 @@ static struct head head_of(const struct ddp_attention_shape *s, int64_t index)
         .v = row * s->v_stride + kv,
         .y = (row * s->heads + h) * s->head_size,
         .lse = index * s->length,
-        .seen = {s->window, s->documents ? s->documents + row : NULL},
+        .seen = {s->window, s->documents ? s->documents + row : NULL,
+                 length_of(s, row)},
         .scale = 1 / sqrtf((float)s->head_size),
     };
 }
 
 /* Positions of a row begin their documents in order, and at or before themselves. */
-static enum ddp_status check_documents(const struct ddp_attention_shape *s)
+static enum ddp_status check_seen(const struct ddp_attention_shape *s)
 {
+    for (int64_t b = 0; s->lengths && b < s->batch; b++)
+        if (s->lengths[b * s->length] < 0 || s->lengths[b * s->length] > s->length)
+            return ddp_fail(DDP_ERR_INVALID,
+                            "attention: row %lld has a length of %d, which is not from 0 to %lld",
+                            (long long)b, (int)s->lengths[b * s->length], (long long)s->length);
     for (int64_t i = 0; s->documents && i < s->batch * s->length; i++) {
         const int64_t t = i % s->length, begin = s->documents[i];
         const int64_t least = t > 0 ? s->documents[i - 1] : 0;
@@ -89,6 +103,12 @@ static void scores_of(atomic_int *failed, float *scores, const float *from, int6
                                         .ldc = KEYS});
 }
 
+static void clear_rows(float *out, int64_t count, int64_t size, int64_t stride)
+{
+    for (int64_t i = 0; out && i < count; i++)
+        memset(out + i * stride, 0, (size_t)size * sizeof *out);
+}
+
 /* --- forward ---------------------------------------------------------------------------------- */
 
 struct forward {
@@ -109,7 +129,7 @@ DDP_INLINE void take_in_rows(const struct head *head, float *scores, struct runn
     for (int64_t i = 0; i < queries; i++) {
         float *row = scores + i * KEYS;
         const int64_t first = first_seen(&head->seen, query + i);
-        const struct part part = part_of(first, query + i, key, keys);
+        const struct part part = part_of(first, end_seen(&head->seen, query + i), key, keys);
         clear_lanes(row, 0, part.start);
         if (part.start == part.end) {
             clear_lanes(row, part.start, keys);
@@ -158,11 +178,16 @@ static void forward_task(void *arg, size_t index)
     /* the longest rows first, so that none is left over at the end */
     const int64_t query = (forward->blocks - 1 - (int64_t)index % forward->blocks) * QUERIES;
     const int64_t left = head.length - query, queries = left < QUERIES ? left : QUERIES;
-    const int64_t first = first_seen(&head.seen, query), end = query + queries;
+    const int64_t first = first_seen(&head.seen, query);
+    const int64_t end = end_seen(&head.seen, query + queries - 1);
     const float *q = (const float *)args->q + head.q + query * head.q_stride;
     float *y = (float *)args->y + head.y + query * head.y_stride;
     _Alignas(64) float scores[QUERIES * KEYS];
     struct running running = {.sum = {0}};
+    if (head.seen.length > 0 && query >= head.seen.length) {
+        clear_rows(y, queries, head.size, head.y_stride);
+        return;
+    }
     for (int64_t key = first; key < end; key += KEYS) {
         const int64_t keys = end - key < KEYS ? end - key : KEYS;
         const float *k = (const float *)args->k + head.k + key * head.k_stride;
@@ -188,7 +213,7 @@ enum ddp_status ddp_attention_forward(const struct ddp_attention_forward *args, 
 {
     const struct ddp_attention_shape *s = &args->shape;
     enum ddp_status status = ddp_attention_check_forward(args);
-    if (status || ddp_attention_is_empty(s) || (status = check_documents(s)) != DDP_OK)
+    if (status || ddp_attention_is_empty(s) || (status = check_seen(s)) != DDP_OK)
         return status;
     struct forward forward = {.args = args, .blocks = (s->length + QUERIES - 1) / QUERIES};
     ddp_pool_run(ddp_stream_pool(stream), (size_t)(s->batch * s->heads * forward.blocks),
@@ -220,7 +245,8 @@ DDP_INLINE void score_gradient_rows(const struct head *head, const struct rows *
 {
     const ddp_f32x16 zero = {0};
     for (int64_t i = 0; i < queries; i++) {
-        const struct part part = part_of(first_seen(&head->seen, query + i), query + i, key, keys);
+        const struct part part = part_of(first_seen(&head->seen, query + i),
+                                         end_seen(&head->seen, query + i), key, keys);
         const int64_t at = (query + i) * head->y_stride;
         const float lse = rows->lse[query + i];
         const float mean = row_dot(rows->y + at, rows->dy + at, head->size);
@@ -246,12 +272,6 @@ static void score_gradients(const struct head *head, const struct rows *rows, fl
                             float *dp, int64_t query, int64_t queries, int64_t key, int64_t keys)
 {
     score_gradient_rows(head, rows, scores, dp, query, queries, key, keys);
-}
-
-static void clear_rows(float *out, int64_t count, int64_t size, int64_t stride)
-{
-    for (int64_t i = 0; out && i < count; i++)
-        memset(out + i * stride, 0, (size_t)size * sizeof *out);
 }
 
 /* out (keys, D) += weights^T in, where weights is queries x keys. */
@@ -350,9 +370,10 @@ static void backward_task(void *arg, size_t index)
         clear_rows(rows.dk, head.length, head.size, rows.dk_stride);
     if (backward->apart || !args->accumulate_dv)
         clear_rows(rows.dv, head.length, head.size, rows.dv_stride);
-    for (int64_t query = 0; query < head.length; query += QUERIES) {
-        const int64_t left = head.length - query, queries = left < QUERIES ? left : QUERIES;
-        const int64_t end = query + queries;
+    const int64_t length = head.seen.length > 0 ? head.seen.length : head.length;
+    for (int64_t query = 0; query < length; query += QUERIES) {
+        const int64_t left = length - query, queries = left < QUERIES ? left : QUERIES;
+        const int64_t end = end_seen(&head.seen, query + queries - 1);
         for (int64_t key = first_seen(&head.seen, query); key < end; key += KEYS)
             backward_block(&backward->failed, &head, &rows, query, queries, key,
                            end - key < KEYS ? end - key : KEYS);
@@ -412,7 +433,7 @@ enum ddp_status ddp_attention_backward(const struct ddp_attention_backward *args
 {
     const struct ddp_attention_shape *s = &args->shape;
     enum ddp_status status = ddp_attention_check_backward(args);
-    if (status || ddp_attention_is_empty(s) || (status = check_documents(s)) != DDP_OK)
+    if (status || ddp_attention_is_empty(s) || (status = check_seen(s)) != DDP_OK)
         return status;
     const bool apart = s->kv_heads < s->heads && (args->dk || args->dv);
     if (apart && !args->scratch)

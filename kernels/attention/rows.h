@@ -20,14 +20,21 @@ DDP_INLINE ddp_i32x16 lanes_below(int64_t n)
 struct seen_by {
     int64_t window;           /* 0: none */
     const int32_t *documents; /* of its row; NULL: none */
+    int64_t length;           /* all see the first keys, so many; 0: they see theirs and earlier */
 };
 
-/* The first key that query `at` sees; the last is its own. Later queries see no earlier ones. */
+/* The first key that query `at` sees. Later queries see no earlier ones. */
 static inline int64_t first_seen(const struct seen_by *seen, int64_t at)
 {
     const int64_t first = seen->window > 0 && at >= seen->window ? at - seen->window + 1 : 0;
     const int64_t begin = seen->documents ? seen->documents[at] : 0;
     return begin > first ? begin : first;
+}
+
+/* The key after the last one that it sees. */
+static inline int64_t end_seen(const struct seen_by *seen, int64_t at)
+{
+    return seen->length > 0 ? seen->length : at + 1;
 }
 
 /* What a query sees of a block of keys, from its first one on: [first, end), whose lanes begin at
@@ -36,10 +43,10 @@ struct part {
     int64_t start, first, end;
 };
 
-DDP_INLINE struct part part_of(int64_t first, int64_t at, int64_t key, int64_t keys)
+DDP_INLINE struct part part_of(int64_t first, int64_t beyond, int64_t key, int64_t keys)
 {
     const int64_t from = first > key ? first - key : 0;
-    const int64_t end = at - key + 1 < keys ? at - key + 1 : keys;
+    const int64_t end = beyond - key < keys ? beyond - key : keys;
     if (from >= end)
         return (struct part){0, 0, 0};
     return (struct part){from / DDP_LANES * DDP_LANES, from, end};

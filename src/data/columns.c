@@ -11,9 +11,11 @@
 
 /* Not every record has the last ones. */
 #define SURE 9
-static const char *const names[] = {"text",   "prompt", "completion", "messages", "conversations",
-                                    "output", "chosen", "rejected",   "label",    "instruction",
-                                    "input",  "system", "history",    NULL};
+static const char *const names[] = {"text",          "prompt",      "completion", "messages",
+                                    "conversations", "output",      "chosen",     "rejected",
+                                    "label",         "instruction", "input",      "system",
+                                    "history",       "sentence1",   "sentence2",  "anchor",
+                                    "positive",      "negative",    NULL};
 
 static int find(const char *name)
 {
@@ -37,11 +39,13 @@ enum ddp_status ddp_columns_read(struct ddp_columns *columns, const char *text)
                             text);
         *theirs++ = '\0';
         if (find(word) < 0)
-            return ddp_fail(DDP_ERR_INVALID,
-                            "--columns %s: no record has a \"%s\": there are text, prompt, "
-                            "completion, messages, conversations, instruction, input, output, "
-                            "system, history, chosen, rejected and label",
-                            text, word);
+            return ddp_fail(
+                DDP_ERR_INVALID,
+                "--columns %s: no record has a \"%s\": there are text, prompt, "
+                "completion, messages, conversations, instruction, input, output, "
+                "system, history, chosen, rejected and label, and for encoders sentence1, "
+                "sentence2, anchor, positive and negative",
+                text, word);
         for (int i = 0; i < columns->count; i++)
             if (strcmp(columns->ours[i], word) == 0)
                 return ddp_fail(DDP_ERR_INVALID, "--columns %s: it names \"%s\" twice", text, word);

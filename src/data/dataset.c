@@ -24,6 +24,7 @@ static const struct ddp_dataset_source *const sources[] = {
     &ddp_dataset_npy,
     &ddp_dataset_images,
     &ddp_dataset_table,
+    &ddp_dataset_sentences,
     /* Last: it accepts any file. */
     &ddp_dataset_tokens,
     &ddp_dataset_article,

@@ -64,6 +64,7 @@ struct ddp_dataset_watch {
 };
 
 struct ddp_tokenizer;
+struct ddp_wordpiece;
 
 struct ddp_dataset_options {
     const char *path; /* a directory, a file, a glob or "X.npy,Y.npy", as the source has it; NULL:
@@ -80,6 +81,7 @@ struct ddp_dataset_options {
     enum ddp_token_kind tokens;
     const struct ddp_tokenizer *tokenizer; /* of texts; borrowed while they are opened. NULL: their
                                               bytes are the tokens */
+    const struct ddp_wordpiece *wordpiece; /* of sentences; borrowed likewise */
     const char *chat;                      /* the name of a template; NULL: the tokenizer's own */
     enum ddp_packing_kind packing;
     enum ddp_long_kind long_samples;
@@ -103,6 +105,7 @@ struct ddp_dataset_info {
     const char *path;       /* where it was read from, for messages; "" when from nowhere */
     int64_t sample_count;   /* > 0 */
     int64_t class_count;    /* labels are 0 .. class_count-1; 0: no labels */
+    int64_t vocabulary;     /* sentences: tokens are below it */
     int64_t label_count;    /* of one sample: 0, 1 for a class, T for the next tokens */
     bool float_labels;      /* they are float32 numbers in the place of int32 */
     enum ddp_dtype x_dtype; /* DDP_F32, or DDP_I32 for tokens */
@@ -255,6 +258,7 @@ extern const struct ddp_dataset_source ddp_dataset_npy;
 extern const struct ddp_dataset_source ddp_dataset_images;
 extern const struct ddp_dataset_source ddp_dataset_table;
 extern const struct ddp_dataset_source ddp_dataset_tokens;
+extern const struct ddp_dataset_source ddp_dataset_sentences;
 extern const struct ddp_dataset_source ddp_dataset_article;
 extern const struct ddp_dataset_source ddp_dataset_custom; /* of a program; it is not listed */
 

@@ -112,6 +112,9 @@ enum ddp_status ddp_exec_check_device(const ddp_graph *graph, const char *device
                         "%s is the program's own operation, which runs on the CPU: use --device "
                         "cpu",
                         graph->own_operation);
+    if (graph->encodes && strcmp(device, ddp_device_cpu.name) != 0)
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "encoders of sentences are computed on the CPU alone: use --device cpu");
     if (graph->objective.kind && strcmp(device, ddp_device_cpu.name) != 0)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
                         "--objective: losses of preferences are computed on the CPU alone: use "

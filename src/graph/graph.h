@@ -68,6 +68,24 @@ ddp_tensor *ddp_graph_last(ddp_graph *graph, ddp_tensor *x);
 ddp_tensor *ddp_graph_head_preference(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight,
                                       ddp_tensor *labels, const struct ddp_objective *objective);
 
+/* Attention that is not causal: every query of a row sees its first keys.
+ *   q, k, v  (B,T,C)
+ *   lengths  (B,T) int32, of which the first of each row says how many these are
+ * For the CPU alone, as what follows. */
+ddp_tensor *ddp_graph_full_attention(ddp_graph *graph, ddp_tensor *q, ddp_tensor *k, ddp_tensor *v,
+                                     ddp_tensor *lengths, int64_t heads);
+
+/* The mean of those first tokens, (B,T,C) to (B,C); lengths NULL: the first token. */
+ddp_tensor *ddp_graph_token_mean(ddp_graph *graph, ddp_tensor *x, ddp_tensor *lengths);
+
+ddp_tensor *ddp_graph_tanh(ddp_graph *graph, ddp_tensor *x);
+
+/* The loss of kernels/sentence.h.
+ *   x       (B*texts,C), the texts of a sample one after another
+ *   labels  are not looked at, but a model that is evaluated has some */
+ddp_tensor *ddp_graph_contrastive(ddp_graph *graph, ddp_tensor *x, ddp_tensor *labels,
+                                  int64_t texts, double scale);
+
 /* NULL: the loss is no such. Otherwise the flat array of gradients begins with all of enum
  * ddp_preference_sum, and a target is a sample. */
 const struct ddp_objective *ddp_graph_objective(const ddp_graph *graph);

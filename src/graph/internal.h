@@ -122,6 +122,7 @@ struct ddp_graph {
     int block_count, block; /* the block that is being built; -1: none */
     bool recompute;
     const char *own_operation; /* of the program's, which runs on the CPU alone; NULL: none */
+    bool encodes;              /* some of its operations are on the CPU alone: those of encoders */
     int64_t cache_width;       /* elements of the keys and values of one position */
     enum ddp_dtype compute, activations;
     struct ddp_graph_offers offers;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The graph's causal self-attention: inputs q (B,T,H*D), k and v (B,T,K*D), optional documents
+ * The graph's self-attention: inputs q (B,T,H*D), k and v (B,T,K*D), optional documents or lengths
  * (B,T); or one input qkv (B,T,3C). */
 #include "config.h"
 
@@ -13,6 +13,7 @@ enum { Q, K, V, DOCUMENTS };
 struct attributes {
     struct ddp_attention_shape shape; /* without the documents */
     bool packed;                      /* one input */
+    bool full;                        /* not causal: the documents are lengths */
     int64_t cache_at; /* where its keys and values begin, in elements per position */
 };
 
@@ -20,7 +21,9 @@ static struct ddp_attention_shape shape_of(ddp_exec *exec, const struct node *no
 {
     const struct attributes *attributes = node->attributes;
     struct ddp_attention_shape shape = attributes->shape;
-    if (!attributes->packed)
+    if (attributes->full)
+        shape.lengths = ddp_exec_value(exec, node->inputs[DOCUMENTS]);
+    else if (!attributes->packed)
         shape.documents = ddp_exec_value(exec, node->inputs[DOCUMENTS]);
     return shape;
 }
@@ -165,9 +168,9 @@ static bool is_rows(const ddp_graph *graph, const ddp_tensor *x, const ddp_tenso
            x->dims[1] == q->dims[1] && x->dims[2] == channels;
 }
 
-ddp_tensor *ddp_graph_grouped_attention(ddp_graph *graph, ddp_tensor *q, ddp_tensor *k,
-                                        ddp_tensor *v, ddp_tensor *documents, int64_t heads,
-                                        int64_t kv_heads, int64_t window)
+static ddp_tensor *add_apart(ddp_graph *graph, ddp_tensor *q, ddp_tensor *k, ddp_tensor *v,
+                             ddp_tensor *documents, bool full, int64_t heads, int64_t kv_heads,
+                             int64_t window)
 {
     if (graph->status != DDP_OK || !q || !k || !v)
         return NULL;
@@ -198,8 +201,23 @@ ddp_tensor *ddp_graph_grouped_attention(ddp_graph *graph, ddp_tensor *q, ddp_ten
                   .v_stride = v->dims[2],
                   .window = window,
                   .dtype = q->dtype},
+        .full = full,
         .cache_at = graph->cache_width,
     };
     struct node node = {.inputs = {q, k, v, documents}, .input_count = documents ? 4 : 3};
     return add(graph, &node, &attributes);
+}
+
+ddp_tensor *ddp_graph_grouped_attention(ddp_graph *graph, ddp_tensor *q, ddp_tensor *k,
+                                        ddp_tensor *v, ddp_tensor *documents, int64_t heads,
+                                        int64_t kv_heads, int64_t window)
+{
+    return add_apart(graph, q, k, v, documents, false, heads, kv_heads, window);
+}
+
+ddp_tensor *ddp_graph_full_attention(ddp_graph *graph, ddp_tensor *q, ddp_tensor *k, ddp_tensor *v,
+                                     ddp_tensor *lengths, int64_t heads)
+{
+    graph->encodes = true;
+    return lengths ? add_apart(graph, q, k, v, lengths, true, heads, heads, 0) : NULL;
 }

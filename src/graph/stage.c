@@ -222,6 +222,7 @@ static ddp_graph *create_stage(const ddp_graph *whole)
     stage->block_count = whole->block_count;
     stage->recompute = whole->recompute;
     stage->own_operation = whole->own_operation;
+    stage->encodes = whole->encodes;
     stage->cache_width = whole->cache_width;
     stage->target_count = whole->target_count;
     stage->objective = whole->objective;

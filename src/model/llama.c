@@ -170,9 +170,9 @@ _Static_assert(sizeof(struct ddp_llama) <= DDP_MODEL_OWN, "room for it");
 
 #define OPTION_STRUCT struct ddp_llama
 
-static const struct ddp_option options[] = {
+const struct ddp_option ddp_lora_options[] = {
     {OPTION_CUSTOM_AT("lora", lora, ddp_lora_read, "SPEC"),
-     .help = "llama: train low-rank adapters alone: r=16,alpha=32,targets=q_proj,v_proj or "
+     .help = "llama, bert: train low-rank adapters alone: r=16,alpha=32,targets=q_proj,v_proj or "
              "targets=all-linear, dropout=0.05, rslora (default r=8,alpha=8, q_proj and v_proj)"},
     {0},
 };
@@ -532,7 +532,7 @@ const struct ddp_model ddp_model_llama = {
     .weight_decay = 0.1,
     .clip_norm = 1.0,
     .decay_matrices_only = true,
-    .options = options,
+    .options = ddp_lora_options,
     .fields = fields,
     .check = check,
     .context = context,

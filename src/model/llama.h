@@ -73,7 +73,8 @@ struct ddp_lora {
 };
 
 struct ddp_llama {
-    int64_t family; /* enum ddp_llama_family */
+    struct ddp_lora lora; /* first: ddp_lora_options */
+    int64_t family;       /* enum ddp_llama_family */
     int64_t layers, channels, heads, kv_heads, head_size, hidden;
     int64_t context; /* max_position_embeddings */
     int64_t window;  /* keys that a query sees in the layers of `windowed`, itself included */
@@ -84,8 +85,10 @@ struct ddp_llama {
     bool tied;    /* the head is the token embedding */
     struct ddp_llama_layers windowed;
     struct ddp_llama_layers unrotated; /* layers without rope */
-    struct ddp_lora lora;
 };
+
+/* --lora, of models whose own struct begins with their adapters. */
+extern const struct ddp_option ddp_lora_options[];
 
 static inline bool ddp_llama_has_layer(const struct ddp_llama_layers *set, int64_t layer)
 {

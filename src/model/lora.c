@@ -21,8 +21,12 @@ const char *const ddp_llama_linear_names[] = {
 /* The bits of a target's name; 0: there is none of that name. */
 static int64_t target_bits(const char *name)
 {
+    static const char *const projections[] = {"query", "key", "value"};
     if (strcmp(name, "all-linear") == 0)
         return ((int64_t)1 << DDP_LLAMA_LINEARS) - 1;
+    for (int i = 0; i <= DDP_LLAMA_V; i++) /* BERT's names */
+        if (strcmp(projections[i], name) == 0)
+            return (int64_t)1 << i;
     for (int i = 0; i < DDP_LLAMA_LINEARS; i++)
         if (strcmp(strchr(ddp_llama_linear_names[i], '.') + 1, name) == 0)
             return (int64_t)1 << i;
@@ -33,7 +37,8 @@ static int64_t target_bits(const char *name)
 static const char *read_word(struct ddp_lora *lora, const char *word, bool *in_targets)
 {
     static const char wrong_target[] =
-        "targets are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj or all-linear";
+        "targets are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj or all-linear, "
+        "of bert query, key and value";
     const char *equals = strchr(word, '=');
     const size_t key = equals ? (size_t)(equals - word) : strlen(word);
     const char *value = equals ? equals + 1 : NULL;

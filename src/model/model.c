@@ -11,8 +11,8 @@
 #include <string.h>
 
 static const struct ddp_model *const models[] = {
-    &ddp_model_mlp,     &ddp_model_cnn, &ddp_model_resnet, &ddp_model_gpt2, &ddp_model_llama,
-    &ddp_model_article, NULL,
+    &ddp_model_mlp,   &ddp_model_cnn,  &ddp_model_resnet,  &ddp_model_gpt2,
+    &ddp_model_llama, &ddp_model_bert, &ddp_model_article, NULL,
 };
 
 const struct ddp_model *ddp_model_default(enum ddp_model_data data)
@@ -43,6 +43,14 @@ int64_t ddp_model_adapters(const struct ddp_model *model, const struct ddp_model
 const struct ddp_model *ddp_model_at(int index)
 {
     return models[index];
+}
+
+int ddp_model_options_of(int index)
+{
+    int first = 0;
+    while (models[index]->options && models[first]->options != models[index]->options)
+        first++;
+    return models[index]->options ? first : index;
 }
 
 const struct ddp_model *ddp_model_find(const char *name)

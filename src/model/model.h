@@ -36,6 +36,7 @@ struct ddp_model_config {
     struct ddp_objective objective; /* of texts: preferences; of the run, not of the model */
     bool last_only; /* tokens: the output is of the last position only; to generate, not to train */
     int64_t positions;  /* ... which a cache of keys and values may hold; 0: those of dims */
+    int64_t vocabulary; /* of sentences; else 0 */
     int64_t table_rows; /* to train on, of a table; else 0 */
     const char *size;   /* by name, of a model that has several; NULL: the default */
     bool described;     /* own is that of weights that are loaded, and leaves nothing open */
@@ -83,6 +84,9 @@ struct ddp_model {
     /* Of a completed config: the positions that the model distinguishes. NULL: it does not learn
      * texts. */
     int64_t (*context)(const struct ddp_model_config *config);
+    /* The same of a model that learns sentences, which it needs whole (data/sentences.c). NULL: it
+     * does not. */
+    int64_t (*sentence)(const struct ddp_model_config *config);
     bool borders;           /* texts: it knows those of documents in a row */
     bool exports_directory; /* other programs have its weights in a directory, not in a file */
     /* Tokens of the vocabulary that a size, or NULL, has; 0: those of the data. NULL: always. */
@@ -124,6 +128,10 @@ int64_t ddp_model_adapters(const struct ddp_model *model, const struct ddp_model
 /* The i-th model; NULL after the last. */
 const struct ddp_model *ddp_model_at(int index);
 
+/* Models may share options, whose members both structs then begin with: the first one that has
+ * those of the i-th. */
+int ddp_model_options_of(int index);
+
 /* Completes a config: the size's name, then the model's own check. DDP_ERR_INVALID: names the
  * option that does not fit the model. */
 enum ddp_status ddp_model_configure(const struct ddp_model *model, struct ddp_model_config *config);
@@ -149,7 +157,7 @@ enum ddp_status ddp_model_build(ddp_graph **graph, const struct ddp_model *model
                                 const struct ddp_model_config *config);
 
 extern const struct ddp_model ddp_model_article, ddp_model_mlp, ddp_model_cnn, ddp_model_resnet,
-    ddp_model_gpt2, ddp_model_llama;
+    ddp_model_gpt2, ddp_model_llama, ddp_model_bert;
 /* They are called mlp and resnet too, and are not listed. */
 extern const struct ddp_model ddp_model_mlp_table, ddp_model_resnet_images;
 extern const struct ddp_model ddp_model_custom; /* has no name of its own, and is not listed */

@@ -20,11 +20,12 @@
 /* --- batches ---------------------------------------------------------------------------------- */
 
 /* A sequence is as long as many samples, and so is a large image: batches as large as in training
- * fit. */
+ * fit. Sentences are compared within them. */
 int64_t ddp_evaluation_rows(const struct ddp_dataset_info *test, int64_t training_batch)
 {
-    return test->label_count > 1 || test->sample_values > LARGE_SAMPLE ? training_batch
-                                                                       : EVAL_BATCH;
+    return test->label_count > 1 || test->x_dtype == DDP_I32 || test->sample_values > LARGE_SAMPLE
+               ? training_batch
+               : EVAL_BATCH;
 }
 
 struct ddp_model_config ddp_evaluation_config(const struct ddp_model_config *config,

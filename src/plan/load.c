@@ -354,7 +354,7 @@ enum ddp_status ddp_load_choose_model(const struct ddp_load *load,
                         "leave --lora out",
                         load->adapters);
     if (ddp_train_given(options, "lora") && load->model && load->model->lora && load->file &&
-        !load->directory)
+        !load->directory && !load->model->sentence)
         return ddp_fail(
             DDP_ERR_INVALID,
             "--lora: %s is a file of weights, and adapters need a Hugging Face "

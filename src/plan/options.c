@@ -170,13 +170,13 @@ static const char *read_image_size(void *destination, const char *value)
 static const struct ddp_option first_rows[] = {
     {OPTION_SECTION("What to train"), OPTION_CUSTOM("model", read_model, "NAME"),
      .scope = DDP_WITH_TEXT | DDP_WITH_CONVERSION, .example = "--model resnet",
-     .help = "mlp, cnn, resnet, gpt2, llama, or article, the linear model of the example (default: "
-             "that of "
-             "--load; else gpt2 for text and tokens, mlp for other data)"},
+     .help = "mlp, cnn, resnet, gpt2, llama, bert, or article, the linear model of the example "
+             "(default: that of --load; else gpt2 for text and tokens, mlp for other data)"},
     {OPTION_TEXT("size", size, "NAME"), .example = "--size 124M",
-     .help = "gpt2: d2, d4 (default), d6, d12 or 124M, d24 or 355M, d36 or 774M, d48 or 1558M; "
-             "llama: d2, d4 (default), d6, smollm2-135m, qwen3-0.6b, llama3.2-1b and others; "
-             "resnet: 20 (default), 32, 44, 56, 110, 18 or 34"},
+     .help =
+         "gpt2: d2, d4 (default), d6, d12 or 124M, d24 or 355M, d36 or 774M, d48 or 1558M; "
+         "llama: d2, d4 (default), d6, smollm2-135m, qwen3-0.6b, llama3.2-1b and others; "
+         "bert: tiny, mini (default) and others; resnet: 20 (default), 32, 44, 56, 110, 18 or 34"},
     {0},
 };
 
@@ -360,7 +360,8 @@ static const struct ddp_option rows[] = {
     {OPTION_INT("steps", steps, 1, DDP_COUNT_MAX, "N"), .excludes = "epochs",
      .example = "--steps 1000", .letter = 's', .help = "optimizer steps instead of epochs"},
     {OPTION_INT("batch-size", batch_size, 1, 1e6, "N"), .example = "--batch-size 32", .letter = 'b',
-     .help = "samples of one shard: one forward and backward pass (default 64; gpt2, llama 8)"},
+     .help = "samples of one shard: one forward and backward pass (default 64; gpt2, llama 8; bert "
+             "32)"},
     {OPTION_INT("acc-steps", acc_steps, 1, 1e6, "N"), .scope = DDP_OF_UPDATE, .letter = 'a',
      .help = "shards that a worker or replica runs before each update (default 1)"},
     {OPTION_INT("lanes", lanes, 1, DDP_TRAIN_LANES, "N"),
@@ -532,7 +533,8 @@ static void make_table(void)
     add_rows(first_rows, 0);
     for (int i = 0; ddp_model_at(i); i++) {
         assert(i < DDP_MODELS - 1);
-        add_rows(ddp_model_at(i)->options, offsetof(struct ddp_train_options, models[i]));
+        if (ddp_model_options_of(i) == i)
+            add_rows(ddp_model_at(i)->options, offsetof(struct ddp_train_options, models[i]));
     }
     add_rows(rows, 0);
     while (table[count].name)

@@ -30,7 +30,7 @@ const union ddp_model_own *ddp_train_model_own(const struct ddp_train_options *o
     int i = 0;
     while (ddp_model_at(i) && !ddp_model_same(ddp_model_at(i), options->model))
         i++;
-    return &options->models[options->custom ? DDP_MODELS - 1 : i];
+    return &options->models[options->custom ? DDP_MODELS - 1 : ddp_model_options_of(i)];
 }
 
 bool ddp_train_options_accept_stop(const struct ddp_train_options *options)

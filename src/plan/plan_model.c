@@ -65,6 +65,8 @@ enum ddp_status ddp_planned_read_config(struct ddp_planned *planned)
             options->load);
     if (planned->plan.model == &ddp_model_llama)
         return ddp_planned_check_llama(planned);
+    if (planned->plan.model == &ddp_model_bert)
+        return ddp_planned_check_bert(planned);
     if ((options->config || options->export_path) && planned->plan.model != &ddp_model_gpt2)
         return ddp_fail(DDP_ERR_INVALID,
                         "%s belongs to the models gpt2 and llama, and the model is %s",
@@ -105,6 +107,8 @@ int64_t ddp_planned_sequence_length(const struct ddp_planned *planned)
         context = planned->hf_config.shape.context;
     else if (planned->load.model && planned->load.model->context)
         context = planned->load.model->context(&planned->load.config);
+    else if (planned->load.model && planned->load.model->sentence)
+        context = planned->load.model->sentence(&planned->load.config);
     const bool shorter = context > 0 && context < options->seq_len;
     return shorter && !ddp_train_given(options, "seq-len") ? context : options->seq_len;
 }
@@ -155,6 +159,7 @@ enum ddp_status ddp_planned_build(struct ddp_planned *planned)
         .x_dtype = info->x_dtype,
         .label_count = info->label_count,
         .label_dtype = info->float_labels ? DDP_F32 : DDP_I32,
+        .vocabulary = info->vocabulary,
         .table_rows = strcmp(info->source, "table") == 0 ? info->sample_count : 0,
         .size = options->size,
         .objective = options->objective,

@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "core/log.h"
+#include "model/bert.h"
 #include "plan/planned.h"
 
 #include <string.h>
@@ -67,7 +68,15 @@ enum ddp_status ddp_planned_open_shape(struct ddp_planned *planned)
         info.class_count = options->classes;
     else if (ddp_planned_model_classes(planned))
         info.class_count = ddp_planned_model_classes(planned);
-    if (tokens) {
+    if (model->sentence) {
+        info.dims[1] =
+            options->shape_count ? options->shape[0] : ddp_planned_sequence_length(planned);
+        info.dims[0] = 3;
+        info.dim_count = 2;
+        info.vocabulary = 30522; /* of bert-base-uncased */
+        if (planned->load.model)
+            info.vocabulary = ddp_bert_in(&planned->load.config)->vocabulary;
+    } else if (tokens) {
         info.dims[0] =
             options->shape_count ? options->shape[0] : ddp_planned_sequence_length(planned);
         info.dim_count = 1;

@@ -6,6 +6,7 @@
 #ifndef DDP_PLAN_PLANNED_H
 #define DDP_PLAN_PLANNED_H
 
+#include "data/text/wordpiece.h"
 #include "plan/load.h"
 #include "plan/memory.h"
 #include "plan/options.h"
@@ -16,6 +17,7 @@ struct ddp_planned {
     struct ddp_load load;
     struct ddp_train_plan plan;
     ddp_dataset *data, *test;
+    ddp_wordpiece *wordpiece; /* of sentences; NULL: none */
     struct ddp_model_config model_config;
     struct ddp_hf_config hf_config; /* with --config */
     ddp_graph *graph, *tail_graph;
@@ -49,6 +51,9 @@ enum ddp_status ddp_planned_build(struct ddp_planned *planned);
  * (plan_data.c), and that --val and the vocabulary fit the data and the model. */
 enum ddp_status ddp_planned_check_fit(const struct ddp_planned *planned);
 enum ddp_status ddp_planned_check_sets(const struct ddp_planned *planned);
+
+/* The vocabulary of encoders: that of --tokenizer, or beside the weights. */
+enum ddp_status ddp_planned_open_wordpiece(struct ddp_planned *planned);
 
 /* Whether the plan is made without data. */
 bool ddp_planned_lacks_data(const struct ddp_planned *planned);

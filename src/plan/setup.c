@@ -13,6 +13,7 @@ void ddp_planned_close(struct ddp_planned *planned)
     ddp_graph_destroy(planned->graph);
     ddp_dataset_close(planned->test);
     ddp_dataset_close(planned->data);
+    ddp_wordpiece_close(planned->wordpiece);
     ddp_load_close(&planned->load);
 }
 

@@ -16,6 +16,7 @@
 #include "model/llama.h"
 #include "weights/format.h"
 #include "weights/gguf.h"
+#include "weights/hf_bert.h"
 #include "weights/weights.h"
 
 #include <stdlib.h>
@@ -78,8 +79,10 @@ enum ddp_status ddp_load_weights(const struct ddp_load *load, const struct ddp_m
 enum ddp_status ddp_planned_begin_weights(const struct ddp_planned *planned, float *weights,
                                           void *frozen)
 {
-    /* A file has all parameters, or the frozen ones, and adapters or a head begin anew. */
+    /* A file has all parameters, or the frozen ones, and adapters or a head begin anew. An encoder
+     * may have no head yet. */
     const bool drawn = !planned->load.file || planned->load.config.open_head ||
+                       planned->plan.model->sentence ||
                        ddp_graph_frozen_count(planned->graph) > 0;
     void *const drawn_frozen = planned->load.file ? NULL : frozen;
     struct ddp_rng rng;
@@ -346,12 +349,43 @@ static enum ddp_status export_llama(const struct ddp_planned *planned, const cha
     return status;
 }
 
+static enum ddp_status export_bert(const struct ddp_planned *planned, const char *path,
+                                   float *weights, void *frozen)
+{
+    const struct ddp_model_config *config = &planned->model_config;
+    const struct ddp_bert *bert = ddp_bert_in(config);
+    const struct ddp_hf_bert_export to = {
+        .directory = path,
+        .bert = bert,
+        .contrasts = ddp_bert_contrasts(config),
+        .classes = config->classes,
+        .class_names = ddp_dataset_info(planned->data)->class_names,
+        .length = config->dims[config->dim_count - 1],
+        .tokenizer = ddp_wordpiece_path(planned->wordpiece),
+        .lowers = ddp_wordpiece_lowers(planned->wordpiece),
+    };
+    struct values values = {NULL, 0, 0};
+    void *made = NULL;
+    enum ddp_status status = frozen_values(planned, &frozen, &made);
+    if (status == DDP_OK)
+        status = list_values(&values, planned->graph, weights, frozen);
+    for (size_t i = 0; bert->lora.rank > 0 && i < values.base; i++)
+        merge_adapter(&values, &values.all[i], &bert->lora);
+    if (status == DDP_OK)
+        status = ddp_hf_bert_export(&to, values.all, values.base);
+    free(values.all);
+    free(made);
+    return status;
+}
+
 enum ddp_status ddp_planned_export(const struct ddp_planned *planned, const char *path,
                                    float *weights, void *frozen, const ddp_tokenizer *tokenizer)
 {
     const struct ddp_train_options *options = planned->options;
     if (planned->plan.model == &ddp_model_llama)
         return export_llama(planned, path, weights, frozen, tokenizer);
+    if (planned->plan.model == &ddp_model_bert)
+        return export_bert(planned, path, weights, frozen);
     const struct ddp_weight_format *format = options->export_format;
     enum ddp_status status = ddp_weight_format_choose(&format, options->export_path);
     return status == DDP_OK

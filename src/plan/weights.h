@@ -25,6 +25,8 @@ bool ddp_planned_exports_directory(const struct ddp_train_options *options,
 /* Checks that --export and its options fit each other, and that the directory is writable. */
 enum ddp_status ddp_planned_check_llama(const struct ddp_planned *planned);
 
+enum ddp_status ddp_planned_check_bert(const struct ddp_planned *planned);
+
 /* Writes what --export asks for to a path. DDP_ERR_IO if it is the place that fails.
  *   frozen  NULL: the frozen parameters are made again when they are written
  *   tokenizer  whose begin and end tokens are named; NULL: there is none */

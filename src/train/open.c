@@ -74,13 +74,17 @@ static enum ddp_status open_sets(struct ddp_run *run)
         .keep_rows = options->predict != NULL,
         .description = run->planned.load.data,
     };
+    const struct ddp_model *model = run->planned.plan.model;
     const char *source = options->dataset;
-    if (!source && !options->data)
-        source = run->planned.plan.model->dataset;
+    if (!source && (!options->data || model->sentence))
+        source = model->dataset;
     enum ddp_status status = DDP_OK;
-    if (!options->own_data)
+    if (model->sentence)
+        status = ddp_planned_open_wordpiece(&run->planned);
+    else if (!options->own_data)
         status = ddp_train_open_tokenizer(&run->tokenizer, options, run->planned.plan.rank == 0);
     data.tokenizer = run->tokenizer;
+    data.wordpiece = run->planned.wordpiece;
     if (status == DDP_OK)
         status = ddp_dataset_open(source, &data, &run->planned.data,
                                   options->evaluate ? &run->planned.test : NULL);

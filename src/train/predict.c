@@ -511,7 +511,7 @@ enum ddp_status ddp_run_check_prediction(const struct ddp_run *run)
                         "--predict %s: the name must end in .csv, for a line a sample, or in .npy, "
                         "for an array of all probabilities",
                         options->predict);
-    if (options->predict && model->x_dtype == DDP_I32)
+    if (options->predict && model->x_dtype == DDP_I32 && !model->sentence)
         return ddp_fail(DDP_ERR_INVALID,
                         "--predict: the model %s predicts the next token and no class: use "
                         "--generate, or --eval-only for its loss",

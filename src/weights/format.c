@@ -11,9 +11,9 @@
 #include <string.h>
 
 /* The last one reads what no other does. */
-static const struct ddp_weight_format *const formats[] = {&ddp_format_hf_gpt2, &ddp_format_llmc,
-                                                          &ddp_format_llmc_bf16, &ddp_format_gguf,
-                                                          &ddp_format_safetensors};
+static const struct ddp_weight_format *const formats[] = {
+    &ddp_format_hf_gpt2, &ddp_format_llmc,    &ddp_format_llmc_bf16,
+    &ddp_format_gguf,    &ddp_format_hf_bert, &ddp_format_safetensors};
 
 #define FORMATS (sizeof formats / sizeof formats[0])
 

@@ -27,7 +27,7 @@ struct ddp_weight_format {
 };
 
 extern const struct ddp_weight_format ddp_format_llmc, ddp_format_llmc_bf16, ddp_format_hf_gpt2,
-    ddp_format_gguf, ddp_format_safetensors;
+    ddp_format_hf_bert, ddp_format_gguf, ddp_format_safetensors;
 
 /* That of a file which is read. */
 const struct ddp_weight_format *ddp_weight_format_of(const char *path);

@@ -29,7 +29,8 @@ enum ddp_status ddp_hf_llama_read(struct ddp_hf_llama *config, const char *from)
 enum ddp_status ddp_hf_llama_parse(struct ddp_hf_llama *config, const char *name, const char *text,
                                    size_t bytes);
 
-/* Whether the directory has a config.json, or the file is one, with a model_type other than gpt2.
+/* Whether the directory has a config.json, or the file is one, with a model_type other than gpt2
+ * and bert.
  * True also if it cannot be read: whoever reads it then says why. Reports nothing. */
 bool ddp_hf_llama_is(const char *from);
 

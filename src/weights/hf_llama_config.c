@@ -385,7 +385,7 @@ bool ddp_hf_llama_is(const char *from)
     if (there && S_ISREG(info.st_mode) && info.st_size <= DDP_HF_CONFIG_BYTES)
         root = json_load_file(path, 0, NULL);
     const char *type = json_string_value(json_object_get(root, "model_type"));
-    const bool is = root ? type && strcmp(type, "gpt2") != 0 : there;
+    const bool is = root ? type && strcmp(type, "gpt2") != 0 && strcmp(type, "bert") != 0 : there;
     json_decref(root);
     free(path);
     return is;

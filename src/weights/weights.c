@@ -100,9 +100,7 @@ static enum ddp_status check_extra(const char *path, const ddp_graph *graph,
     return DDP_OK;
 }
 
-/* Into memory of another type too, where the parameter is frozen. */
-static void take_tensor(const struct ddp_parameter_place *place,
-                        const struct ddp_safetensor *tensor)
+void ddp_weights_take(const struct ddp_parameter_place *place, const struct ddp_safetensor *tensor)
 {
     const struct ddp_parameter *parameter = place->parameter;
     const size_t count = (size_t)parameter->count;
@@ -151,7 +149,7 @@ static enum ddp_status load_own(const ddp_safetensors *file, const char *path,
     for (int i = 0; status == DDP_OK && i < count; i++) {
         const struct ddp_parameter_place place = ddp_graph_place_at(graph, i, flat, frozen);
         if (reads(file, place.parameter, all, foreign))
-            take_tensor(&place, ddp_safetensors_find(file, place.parameter->name));
+            ddp_weights_take(&place, ddp_safetensors_find(file, place.parameter->name));
     }
     return status;
 }

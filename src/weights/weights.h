@@ -14,6 +14,9 @@
 /* ... and that of the data it learned from. */
 #define DDP_WEIGHTS_DATA_KEY "ddprun.data"
 
+/* Copies a tensor's values, of a dtype of the files, into a parameter of as many, of any type. */
+void ddp_weights_take(const struct ddp_parameter_place *place, const struct ddp_safetensor *tensor);
+
 /* The metadata of a graph's weights. Returns how many pairs they are. */
 size_t ddp_train_weights_metadata(struct ddp_safetensors_pair pairs[2], const ddp_graph *graph);
 

@@ -37,6 +37,11 @@ completes 'trainer in' 'info'
 mkdir -p "$work/models/one"
 completes "trainer info $work/mod" "$work/models"
 completes "trainer info $work/models/one " ''
+bert='base mini minilm-l6 small tiny'
+completes 'trainer --model bert --size ' "$bert"
+for size in $bert; do
+    expect "bert $size" 0 '' "$trainer" --model bert --plan --size "$size"
+done
 for size in $gpt2; do
     expect "gpt2 $size" 0 '' "$trainer" --model gpt2 --plan --size "$size"
 done

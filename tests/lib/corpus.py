@@ -14,6 +14,7 @@ wrong with it.
   zip/          one zip archive each
   tokens/       one file of tokens each, with llm.c's header or a text
   tokenizer/    one tokenizer.json each, and a text in its last line
+  wordpiece/    one vocab.txt each, and a text in its last line
   text/         JSON lines, plain or gzip
   table/        one table each, with commas, a header and the target y
   record/       JSON lines of texts, prompts and chats, plain or gzip
@@ -1208,6 +1209,31 @@ def write_tokenizer():
         put("tokenizer", "bad-" + name, data)
 
 
+def write_wordpiece():
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+
+    def vocabulary(*tokens, text="", end="\n"):
+        return ("".join(token + end for token in tokens) + text).encode()
+
+    good = {
+        "plain": vocabulary(*specials, "[MASK]", "a", "##b", text="ab A [MASK]b"),
+        "returns": vocabulary(*specials, "a", text="a", end="\r\n"),
+        "blank": vocabulary(*specials, "", "a", text="a"),
+        "letters": vocabulary(*specials, "\u65e5", "e", "\u03c3", text="\u65e5\u672c \u00c9\u03a3\u0130 e\u0301\x00\ufffd"),
+        "not-utf8-text": vocabulary(*specials, "a") + b"a\xff",
+        "long": vocabulary(*specials, "a" * 300, "##a", text="a" * 500),
+    }
+    bad = {
+        "empty": b"", "no-unk": vocabulary("[PAD]", "[CLS]", "[SEP]", "a"), "no-pad": vocabulary(*specials[1:], "a"),
+        "twice": vocabulary(*specials, "a", "a"), "not-utf8": vocabulary(*specials) + b"\xff\n",
+        "json": b'{"model": {"type": "WordPiece"}}\n',
+    }
+    for name, data in good.items():
+        put("wordpiece", "good-" + name, data)
+    for name, data in bad.items():
+        put("wordpiece", "bad-" + name, data)
+
+
 def write_table():
     good = {
         "numbers": b"a,b,y\n1,2,0.5\n2,1.5e3,1\n-3,+4,7\n",
@@ -1235,6 +1261,7 @@ def write_table():
 
 
 write_tokenizer()
+write_wordpiece()
 write_table()
 write_idx()
 write_run_log()

@@ -6,7 +6,7 @@
 set -eu
 seconds=${1:-20}
 [ $# -gt 0 ] && shift
-[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image tokenizer llmc hf_config hf_llama gguf peft index checkpoint description text record table link place choices run_log history trace yaml jinja
+[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image tokenizer llmc hf_config hf_llama gguf peft index checkpoint description text record table link place choices run_log history trace yaml jinja wordpiece
 srcdir=${srcdir:-.}
 clang=${FUZZ_CC:-clang}
 flags="-std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I. -I$srcdir/src -I$srcdir"
@@ -40,6 +40,7 @@ sources_of() {
         done
         [ "$1" = tokenizer ] || echo "core/blocks.c weights/gguf_load.c weights/gguf_config.c weights/gguf_blocks.c weights/gguf_names.c weights/hf_llama_tensors.c weights/hf_keys.c weights/hf_llama_config.c weights/hf_llama_rope.c weights/hf_llama_load.c weights/safetensors.c weights/safetensors_index.c model/lora.c core/portable_math.c"
         ;;
+    wordpiece) echo "$core core/input_file.c core/json.c core/parse.c core/write.c data/text/nfc.c data/text/vocabulary.c data/text/wordpiece.c data/text/wordpiece_open.c" ;;
     text) echo "$core core/json.c core/parse.c data/byte_source.c data/text_file.c" ;;
     image) echo "$core core/input_file.c data/blob.c data/image_bmp.c data/image_exif.c data/image_file.c data/image_gif.c data/image_jpeg.c data/image_png.c data/image_resize.c data/image_tiff.c data/image_webp.c" ;;
     llmc) echo "$core weights/gpt2_tensors.c weights/llmc_header.c" ;;

@@ -78,7 +78,7 @@ static inline void scratch_write(const char *name, const void *data, size_t byte
 
 static inline char *scratch_read(const char *name, size_t *bytes)
 {
-    static char content[1 << 20];
+    static char content[1 << 21];
     FILE *file = fopen(scratch_path(name), "rb");
     ck_assert_ptr_nonnull(file);
     *bytes = fread(content, 1, sizeof content, file);

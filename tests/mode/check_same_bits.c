@@ -40,9 +40,10 @@ struct value {
     const char *options;
     int nodes, workers, parts, stages, more;
 };
-#define STEPS  "--steps 5"
-#define TEXT   "--data text --val-split 0.2 --seq-len 7 --batch-size 2 "
-#define IMAGES "--data images --batch-size 2 "
+#define STEPS   "--steps 5"
+#define TEXT    "--data text --val-split 0.2 --seq-len 7 --batch-size 2 "
+#define ENCODER "--model bert --size tiny --tokenizer vocab.txt --batch-size 2 "
+#define IMAGES  "--data images --batch-size 2 "
 #define ACCUMULATION                                                                               \
     {                                                                                              \
         "", 0, 0, 1, 1, 0                                                                          \
@@ -56,6 +57,8 @@ static const struct value models[] = {
     {.options = "--model llama --size d2 " TEXT},
     {.options = "--model llama --size d2 --lora r=4,targets=all-linear,dropout=0.1 " TEXT},
     {.options = "--data table.csv --target y --val-split 5 --hidden 9,8,7 --batch-size 2 "},
+    {.options = "--data labelled.jsonl --val-split 4 " ENCODER},
+    {.options = "--data pairs.jsonl --val-split 4 --lora r=4,dropout=0.1 " ENCODER},
     {0}};
 enum { GPT2 = 3, LLAMA, LORA, TABLE };
 static const struct value dtypes[] = {{.options = "--dtype fp32"},
@@ -326,8 +329,8 @@ static void run(const int *row, const struct value *how, const char *options)
 static void same(const char *name, const char *reference)
 {
     size_t bytes, expected;
-    char *content = malloc(1 << 20);
-    memcpy(content, scratch_read(reference, &expected), 1 << 20);
+    char *content = malloc(1 << 21);
+    memcpy(content, scratch_read(reference, &expected), 1 << 21);
     const char *other = scratch_read(name, &bytes);
     ck_assert_uint_gt(expected, 100);
     ck_assert_msg(bytes == expected && memcmp(content, other, bytes) == 0, "other bits: %s",
@@ -361,6 +364,25 @@ END_TEST
 
 enum { SAMPLES = 28, SIDE = 8 };
 
+/* Texts of one to three words, whose rows are padded. */
+static void write_sentences(void)
+{
+    static const char vocabulary[] = "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\n##a\n##b\n";
+    static const char *const words[] = {"a", "ab", "bba", "a b", "b a ab", "aab"};
+    char labelled[4096], pairs[4096];
+    size_t used = 0, paired = 0;
+    for (int i = 0; i < SAMPLES; i++) {
+        const char *const first = words[random_below(6)], *const second = words[random_below(6)];
+        used += (size_t)snprintf(labelled + used, sizeof labelled - used,
+                                 "{\"text\": \"%s\", \"label\": %d}\n", first, i % 3);
+        paired += (size_t)snprintf(pairs + paired, sizeof pairs - paired,
+                                   "{\"anchor\": \"%s\", \"positive\": \"%s\"}\n", first, second);
+    }
+    scratch_write("vocab.txt", vocabulary, sizeof vocabulary - 1);
+    scratch_write("labelled.jsonl", labelled, used);
+    scratch_write("pairs.jsonl", pairs, paired);
+}
+
 static void write_data(void)
 {
     unsigned char images[16 + SAMPLES * SIDE * SIDE] = {0, 0, 8, 3,    0, 0, 0, SAMPLES,
@@ -387,6 +409,7 @@ static void write_data(void)
         used += (size_t)snprintf(text + used, sizeof text - used, "%u,%s,%u.5\n", random_below(99),
                                  i % 5 ? "u" : "", random_below(99));
     scratch_write("table.csv", text, used);
+    write_sentences();
 }
 
 static void prepare(void)

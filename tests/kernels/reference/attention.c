@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Causal attention in double precision, one query's scores at a time; see attention.h. */
+ * Attention in double precision, one query's scores at a time; see attention.h. */
 #include "config.h"
 
 #include "tests/kernels/reference/reference.h"
@@ -14,6 +14,7 @@ struct head {
     int64_t q_stride, k_stride, v_stride, y_stride;
     int64_t q, k, v, y, lse;
     const int32_t *documents;
+    int64_t seen; /* the first keys, which all queries see; 0: causal */
 };
 
 static struct head head_of(const struct ddp_attention_shape *s, int64_t index)
@@ -34,11 +35,14 @@ static struct head head_of(const struct ddp_attention_shape *s, int64_t index)
         .y = (b * s->length * s->heads + h) * s->head_size,
         .lse = index * s->length,
         .documents = s->documents ? s->documents + b * s->length : NULL,
+        .seen = s->lengths ? s->lengths[b * s->length] : 0,
     };
 }
 
 static bool sees(const struct head *head, int64_t i, int64_t j)
 {
+    if (head->seen > 0)
+        return j < head->seen;
     return j <= i && (head->window == 0 || j > i - head->window) &&
            (!head->documents || j >= head->documents[i]);
 }
@@ -65,12 +69,12 @@ static void reference_row(const struct ddp_attention_forward *args, const struct
     const float *v = (const float *)args->v + head->v;
     float *y = (float *)args->y + head->y + t * head->y_stride;
     double max = -INFINITY, sum = 0;
-    for (int64_t s = 0; s <= t; s++)
+    for (int64_t s = 0; s < head->length; s++)
         if (sees(head, t, s)) {
             p[s] = score(head, q, k, t, s);
             max = fmax(max, p[s]);
         }
-    for (int64_t s = 0; s <= t; s++)
+    for (int64_t s = 0; s < head->length; s++)
         if (sees(head, t, s)) {
             p[s] = exp(p[s] - max);
             sum += p[s];
@@ -79,7 +83,7 @@ static void reference_row(const struct ddp_attention_forward *args, const struct
         args->lse[head->lse + t] = (float)(max + log(sum));
     for (int64_t j = 0; j < head->size; j++) {
         double value = 0;
-        for (int64_t s = 0; s <= t; s++)
+        for (int64_t s = 0; s < head->length; s++)
             if (sees(head, t, s))
                 value += p[s] / sum * (double)v[s * head->v_stride + j];
         y[j] = (float)value;
@@ -113,7 +117,7 @@ static void reference_gradients(const struct ddp_attention_backward *args, const
     const float *dy = (const float *)args->dy + head->y + t * head->y_stride;
     const float *y = (const float *)args->y + head->y + t * head->y_stride;
     const double mean = dot(dy, y, head->size);
-    for (int64_t s = 0; s <= t; s++) {
+    for (int64_t s = 0; s < head->length; s++) {
         if (!sees(head, t, s))
             continue;
         const double p = exp(score(head, (const float *)args->q + head->q, k, t, s) -

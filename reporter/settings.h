@@ -7,6 +7,9 @@
 
 #include "ddp.h"
 
+/* Further ways to train, for a comparison that asks for them. */
+enum { ALSO_ZERO_0, ALSO_PIPELINE, ALSO_WIRE, WAYS_ALSO };
+
 #define SETTINGS_WORKERS 16 /* numbers of workers, at most */
 
 enum x_axis { X_STEP, X_TOKENS, X_TIME };
@@ -26,6 +29,7 @@ struct settings {
     int worker_count;
     int64_t every[SETTINGS_WORKERS]; /* local steps between synchronisations; rising */
     int every_count;
+    bool also[WAYS_ALSO];
     int64_t steps, repeats;
     char *const *command; /* argv of the trainer, ending in NULL */
     int command_count;

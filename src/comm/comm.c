@@ -545,7 +545,8 @@ enum ddp_status ddp_comm_reduce_slices_start(ddp_comm *comm, void *buffer, size_
 }
 
 enum ddp_status ddp_comm_reduce_roots_start(ddp_comm *comm, float *buffer, size_t count,
-                                            size_t grain, const struct ddp_comm_roots *roots)
+                                            size_t grain, const struct ddp_comm_roots *roots,
+                                            size_t rounded)
 {
     struct ddp_comm_call call = {
         .kind = grain ? DDP_COMM_REDUCE_SLICES_START : DDP_COMM_ALLREDUCE_START,
@@ -556,6 +557,7 @@ enum ddp_status ddp_comm_reduce_roots_start(ddp_comm *comm, float *buffer, size_
         .dtype = DDP_F32,
         .op = DDP_SUM,
         .roots = roots,
+        .rounded = rounded,
     };
     return start(comm, &call);
 }

@@ -72,6 +72,7 @@ struct ddp_comm_call {
     const struct ddp_comm_range *ranges;
     size_t range_count;
     const struct ddp_comm_roots *roots; /* of a sum that is started; NULL: each rank has one */
+    uint64_t rounded; /* of such: elements at the end, whose sums are bf16 (kernels/reduce.h) */
 };
 
 /* What to say and to check for each kind of call. */
@@ -218,9 +219,12 @@ enum ddp_status ddp_comm_reduce_slices_start(ddp_comm *comm, void *buffer, size_
 
 /* As that, or with grain 0 as ddp_comm_allreduce_start(), for sums of which each rank has several
  * parts: those are added up in one tree, the result goes to the first. Floats.
- *   roots  borrowed until ddp_comm_finish(); all ranks give the same */
+ *   roots    borrowed until ddp_comm_finish(); all ranks give the same
+ *   rounded  so many elements at the end are bf16, and each sum of them is rounded to it; in the
+ *            host's memory. Machines send each other two bytes for each, where all are */
 enum ddp_status ddp_comm_reduce_roots_start(ddp_comm *comm, float *buffer, size_t count,
-                                            size_t grain, const struct ddp_comm_roots *roots);
+                                            size_t grain, const struct ddp_comm_roots *roots,
+                                            size_t rounded);
 
 /* The way back: each rank's slice goes to all others. Collective. */
 enum ddp_status ddp_comm_gather_slices(ddp_comm *comm, void *buffer, size_t count, size_t grain,

@@ -364,7 +364,8 @@ enum ddp_status ddp_share_reduce(struct ddp_share *share, int bucket)
     }
     return ddp_comm_reduce_roots_start(
         share->wire, replica->gradients + begin, bucket_elements(share, bucket),
-        share->zero && bucket > 0 ? DDP_UPDATE_GRAIN : 0, &share->roots);
+        share->zero && bucket > 0 ? DDP_UPDATE_GRAIN : 0, &share->roots,
+        (size_t)ddp_lanes_rounded(replica->lanes.rounded_from, begin, share->bucket_end[bucket]));
 }
 
 enum ddp_status ddp_share_reduce_first(struct ddp_share *share, int bucket)

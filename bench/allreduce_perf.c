@@ -80,7 +80,8 @@ static int reduce_floats(float *buffer, size_t count)
 {
     if (the_roots.count == 0)
         return ddp_comm_allreduce(the_comm, buffer, count, DDP_F32, DDP_SUM) == DDP_OK ? 0 : 1;
-    return ddp_comm_reduce_roots_start(the_comm, buffer, count, 0, &the_roots, false) == DDP_OK &&
+    return ddp_comm_reduce_roots_start(the_comm, buffer, count, 0, &the_roots, 0, false) ==
+                       DDP_OK &&
                    ddp_comm_finish(the_comm) == DDP_OK
                ? 0
                : 1;

@@ -246,7 +246,7 @@ static enum ddp_status norm(struct device_bench *b)
 static enum ddp_status merge(struct device_bench *b)
 {
     const float *const partials[] = {b->memory[0]};
-    const struct ddp_merge args = {b->count, 1, partials, b->memory[1], b->memory[2]};
+    const struct ddp_merge args = {b->count, 1, partials, b->memory[1], b->memory[2], 0};
     return b->kernels->merge(&args, b->stream);
 }
 

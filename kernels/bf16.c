@@ -11,7 +11,7 @@
 #define GRANULE  64
 
 DDP_MULTIVERSION
-static void convert(const float *restrict x, uint16_t *restrict y, int64_t n)
+void ddp_bf16_pack(const float *restrict x, uint16_t *restrict y, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         uint32_t bits;
@@ -24,7 +24,7 @@ static void convert(const float *restrict x, uint16_t *restrict y, int64_t n)
 static void convert_range(const void *arg, int64_t begin, int64_t end)
 {
     const struct ddp_to_bf16 *args = arg;
-    convert(args->x + begin, args->y + begin, end - begin);
+    ddp_bf16_pack(args->x + begin, args->y + begin, end - begin);
 }
 
 enum ddp_status ddp_to_bf16(const struct ddp_to_bf16 *args, void *stream)
@@ -34,6 +34,13 @@ enum ddp_status ddp_to_bf16(const struct ddp_to_bf16 *args, void *stream)
         return status;
     ddp_blocks_run(ddp_blocks_cut(args->count, SMALLEST, GRANULE), convert_range, args, stream);
     return DDP_OK;
+}
+
+DDP_MULTIVERSION
+void ddp_bf16_unpack(const uint16_t *restrict x, float *restrict y, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = ddp_bf16_to_f32(x[i]);
 }
 
 DDP_MULTIVERSION

@@ -23,6 +23,10 @@ struct ddp_from_bf16 {
     float *y;          /* (n) out, exactly */
 };
 
+/* The same on the calling thread. */
+void ddp_bf16_pack(const float *x, uint16_t *y, int64_t n);
+void ddp_bf16_unpack(const uint16_t *x, float *y, int64_t n);
+
 static inline enum ddp_status ddp_from_bf16_check(const struct ddp_from_bf16 *args)
 {
     return ddp_check_elements("from bf16", args->count, args->x && args->y, DDP_F32);

@@ -18,12 +18,15 @@ struct ddp_merge {
     const float *const *partials; /* each (n) */
     const float *leaf;            /* (n) */
     float *destination;           /* (n) out; may equal the leaf or one of the partials */
+    int64_t rounded; /* so many elements at the end: as in reduce.h; without partial sums the leaf
+                        is rounded */
 };
 
 static inline enum ddp_status ddp_merge_check(const struct ddp_merge *args)
 {
     bool missing = args->count > 0 && (!args->leaf || !args->destination);
-    if (args->count < 0 || args->partial_count < 0 || args->partial_count > DDP_MERGE_MAX)
+    if (args->count < 0 || args->rounded < 0 || args->rounded > args->count ||
+        args->partial_count < 0 || args->partial_count > DDP_MERGE_MAX)
         return ddp_fail(DDP_ERR_INVALID, "merge: %lld elements, %d partial sums",
                         (long long)args->count, args->partial_count);
     for (int p = 0; p < args->partial_count; p++)

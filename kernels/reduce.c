@@ -7,6 +7,7 @@
 
 #include "kernels/reduce.h"
 
+#include "core/bf16.h"
 #include "core/log.h"
 #include "kernels/cpu/cpu.h"
 
@@ -15,9 +16,10 @@
 #define BLOCK_BYTES 8192
 #define MAX_DEPTH   12 /* log2(DDP_REDUCE_LEAVES) */
 
-#define COMBINE_SUM(a, b) ((a) + (b))
-#define COMBINE_MIN(a, b) ((b) < (a) ? (b) : (a))
-#define COMBINE_MAX(a, b) ((b) > (a) ? (b) : (a))
+#define COMBINE_SUM(a, b)     ((a) + (b))
+#define COMBINE_ROUNDED(a, b) ddp_bf16_round(ddp_bf16_round(a) + ddp_bf16_round(b))
+#define COMBINE_MIN(a, b)     ((b) < (a) ? (b) : (a))
+#define COMBINE_MAX(a, b)     ((b) > (a) ? (b) : (a))
 
 /* out[i] = combine(a[i], b[i]): the one loop under every reduction. Restrict holds: `out` is a
  * scratch block. */
@@ -34,6 +36,7 @@
 
 /* Integers are added as unsigned numbers: they wrap instead of being undefined. */
 DEFINE_COMBINE(sum_f32, float, COMBINE_SUM)
+DEFINE_COMBINE(sum_rounded, float, COMBINE_ROUNDED)
 DEFINE_COMBINE(sum_f64, double, COMBINE_SUM)
 DEFINE_COMBINE(sum_i32, uint32_t, COMBINE_SUM)
 DEFINE_COMBINE(sum_i64, uint64_t, COMBINE_SUM)
@@ -104,8 +107,8 @@ static const void *run_tree(struct tree *tree, int low, int high, int depth, voi
 /* The sum of two float arrays: 2 when it goes into both, 1 when into one of them, else 0. */
 static int two_in_place(const struct ddp_reduce *args)
 {
-    if (args->source_count != 2 || args->dtype != DDP_F32 || args->op != DDP_SUM ||
-        args->sources[0] == args->sources[1])
+    if (args->source_count != 2 || args->rounded > 0 || args->dtype != DDP_F32 ||
+        args->op != DDP_SUM || args->sources[0] == args->sources[1])
         return 0;
     if (args->destination_count == 1)
         return args->destinations[0] == args->sources[0] ||
@@ -136,9 +139,13 @@ enum ddp_status ddp_reduce(const struct ddp_reduce *args)
                         .ends = args->ends,
                         .scratch = scratch};
     const int leaves = args->ends ? args->ends[args->source_count - 1] : args->source_count;
-    for (tree.at = 0; tree.at < total; tree.at += BLOCK_BYTES) {
-        size_t bytes = total - tree.at < BLOCK_BYTES ? total - tree.at : BLOCK_BYTES;
+    const size_t border = total - (size_t)args->rounded * size;
+    for (size_t bytes; tree.at < total; tree.at += bytes) {
+        const size_t left = (tree.at < border ? border : total) - tree.at;
+        bytes = left < BLOCK_BYTES ? left : BLOCK_BYTES;
         tree.count = bytes / size;
+        if (tree.at == border && args->rounded > 0)
+            tree.combine = sum_rounded;
         tree.next = 0;
         const void *block = run_tree(&tree, 0, leaves, 0, result);
         for (int i = 0; i < args->destination_count; i++) {

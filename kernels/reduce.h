@@ -28,6 +28,8 @@ struct ddp_reduce {
     const int *ends; /* (source_count): where each source's subtree ends, in leaves. NULL: each is
                         a leaf. GPUs add such up in float32, of at most DDP_REDUCE_DEVICE sources
                         with 1024 leaves, to one destination */
+    int64_t rounded; /* of float32 sums, on the CPU: so many elements at the end are rounded to bf16
+                        at each node of the tree, and at leaves with something to be added to */
 };
 
 static inline enum ddp_status ddp_reduce_check(const struct ddp_reduce *args)
@@ -35,7 +37,9 @@ static inline enum ddp_status ddp_reduce_check(const struct ddp_reduce *args)
     const int most = args->ends ? DDP_REDUCE_LEAVES : DDP_REDUCE_MAX;
     bool missing = false;
     if (args->source_count < 1 || args->source_count > most || args->destination_count < 1 ||
-        args->destination_count > DDP_REDUCE_MAX || args->count < 0 ||
+        args->destination_count > DDP_REDUCE_MAX || args->count < 0 || args->rounded < 0 ||
+        args->rounded > args->count ||
+        (args->rounded > 0 && (args->dtype != DDP_F32 || args->op != DDP_SUM)) ||
         (unsigned)args->dtype > DDP_I64 || (unsigned)args->op > DDP_MAX)
         return ddp_fail(DDP_ERR_INVALID, "reduce: %d sources, %d destinations, %lld elements",
                         args->source_count, args->destination_count, (long long)args->count);

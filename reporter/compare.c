@@ -23,6 +23,7 @@
 #define TRACED      10 /* steps, or a quarter of all */
 #define OWN_OPTIONS 24 /* words of a command line that are added, at most */
 #define PATH_BYTES  4096
+#define WIRE        "fp32,wire=bf16"
 
 struct work {
     struct comparison *comparison;
@@ -47,6 +48,41 @@ static void add_variant(struct variant *variants, int *count, const char *mode, 
                                                   : "DDP";
     snprintf(variant->name, sizeof variant->name, "%s %" PRId64 " x %" PRId64, name, units,
              shards / units);
+}
+
+/* The last variant has an option more, and its name says so. */
+static void set_option(struct variant *variant, const char *name, const char *value,
+                       const char *shown)
+{
+    const size_t used = strlen(variant->name);
+    variant->option[0] = name;
+    variant->option[1] = value;
+    snprintf(variant->name + used, sizeof variant->name - used, ", %s", shown);
+}
+
+/* What --also asks for, of those who end in the weights of the baseline. */
+static void add_also(struct variant *variants, int *count, const struct settings *settings,
+                     int64_t workers)
+{
+    if (settings->also[ALSO_ZERO_0]) {
+        add_variant(variants, count, "ddp", workers, workers, 0);
+        set_option(&variants[*count - 1], "--zero", "0", "zero 0");
+    }
+    if (settings->also[ALSO_PIPELINE]) {
+        add_variant(variants, count, "pipeline", workers, workers, 0);
+        snprintf(variants[*count - 1].name, sizeof variants[0].name, "pipeline, %" PRId64 " stages",
+                 workers);
+    }
+}
+
+/* Rounded sums have other bits: they have a baseline of their own. */
+static void add_wire(struct variant *variants, int *count, int64_t workers)
+{
+    const int baseline = *count;
+    add_variant(variants, count, "accum", 1, workers, baseline);
+    set_option(&variants[baseline], "--dtype", WIRE, "wire");
+    add_variant(variants, count, "ddp", workers, workers, baseline);
+    set_option(&variants[baseline + 1], "--dtype", WIRE, "wire");
 }
 
 /* DDP with local steps, a shard a worker. */
@@ -104,6 +140,7 @@ int variants_make(struct variant variants[VARIANTS], const struct settings *sett
         add_variant(variants, &count, "dp", units, most, baseline);
         add_variant(variants, &count, "ddp", units, most, baseline);
     }
+    add_also(variants, &count, settings, most);
     if (!add_local_variants(variants, &count, settings, most))
         return 0;
     if (global_batch % (2 * most) == 0) {
@@ -111,6 +148,8 @@ int variants_make(struct variant variants[VARIANTS], const struct settings *sett
         add_variant(variants, &count, "accum", 1, 2 * most, baseline);
         add_variant(variants, &count, "ddp", most, 2 * most, baseline);
     }
+    if (settings->also[ALSO_WIRE])
+        add_wire(variants, &count, most);
     return count;
 }
 
@@ -162,6 +201,15 @@ static const char *option_of(const char *word, char name[64])
     return name;
 }
 
+static bool has_option(const struct settings *settings, const char *name)
+{
+    char text[64];
+    for (int i = 1; i < settings->command_count; i++)
+        if (strcmp(option_of(settings->command[i], text), name) == 0)
+            return true;
+    return false;
+}
+
 /* Options that decide what is compared, which are ours to give. */
 static enum ddp_status check_command(const struct settings *settings)
 {
@@ -170,6 +218,9 @@ static enum ddp_status check_command(const struct settings *settings)
         "log",       "log-every",   "mode",        "plan",   "plan-memory", "predict", "replicas",
         "resume",    "resume-from", "save",        "steps",  "sync-every",  "trace"};
     char text[64];
+    if (settings->also[ALSO_WIRE] && has_option(settings, "dtype"))
+        return ddp_fail(DDP_ERR_INVALID, "--also wire compares sums in bf16 with those of fp32: "
+                                         "leave the trainer's --dtype out");
     for (int i = 1; i < settings->command_count; i++) {
         const char *name = option_of(settings->command[i], text);
         const char *ours = strcmp(name, "sync-every") == 0 ? "--sync-every LIST"
@@ -184,15 +235,6 @@ static enum ddp_status check_command(const struct settings *settings)
                                 ours ? ours : "");
     }
     return DDP_OK;
-}
-
-static bool has_option(const struct settings *settings, const char *name)
-{
-    char text[64];
-    for (int i = 1; i < settings->command_count; i++)
-        if (strcmp(option_of(settings->command[i], text), name) == 0)
-            return true;
-    return false;
 }
 
 /* ddprun -n UNITS trainer OPTIONS, as far as all have it in common. */
@@ -255,13 +297,16 @@ static enum ddp_status train(struct work *work, const struct variant *variant, b
 {
     struct words words;
     const struct comparison *comparison = work->comparison;
-    const bool ddp = strcmp(variant->mode, "ddp") == 0;
+    const bool launched =
+        strcmp(variant->mode, "ddp") == 0 || strcmp(variant->mode, "pipeline") == 0;
     char traced[PATH_BYTES + 96];
-    enum ddp_status status = begin_words(&words, work, ddp ? variant->units : 1);
+    enum ddp_status status = begin_words(&words, work, launched ? variant->units : 1);
     if (status != DDP_OK)
         return status;
     const int64_t window = traced_of(comparison->steps, variant);
     add(&words, "--mode", variant->mode);
+    if (variant->option[0])
+        add(&words, variant->option[0], variant->option[1]);
     if (variant->every > 1)
         add_number(&words, "--sync-every", variant->every);
     if (strcmp(variant->mode, "dp") == 0)

@@ -17,6 +17,7 @@ struct variant {
     int64_t units, shards; /* workers or replicas; shards of the global batch, of all of them */
     int64_t every;         /* steps from one synchronisation to the next; 1: no step is local */
     int baseline;          /* the index of its baseline; its own: it is one */
+    const char *option[2]; /* one more of the trainer, and its value; NULL: none */
     char name[48];         /* "DDP 2 x 4": two units run four shards each */
 };
 

@@ -24,6 +24,8 @@ int main(int argc, char **argv)
         printf("ddpreport %s\n", ddp_version());
     else if (status == DDP_OK && settings.compare)
         status = compare_show(&settings, &exit_code);
+    else if (status == DDP_OK && settings.scale)
+        status = scale_show(&settings);
     else if (status == DDP_OK && settings.exports)
         status = export_show(&settings);
     else if (status == DDP_OK)

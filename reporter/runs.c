@@ -22,7 +22,7 @@
 #define PANEL_LINES 16 /* of a picture in the terminal */
 #define FACTS_SHOWN 40 /* in the table of differences, at most */
 
-static enum ddp_status read_logs(struct run_log *log, const struct settings *settings)
+enum ddp_status runs_read(struct run_log *log, const struct settings *settings)
 {
     enum ddp_status status = DDP_OK;
     *log = (struct run_log){.count = 0};
@@ -329,8 +329,7 @@ static enum ddp_status write_picture(const struct settings *settings, const stru
 
 /* --- all -------------------------------------------------------------------------------------- */
 
-/* Is the output one of the files that are read? Work of minutes may have gone into them. */
-static enum ddp_status check_output(const struct settings *settings)
+enum ddp_status runs_check_output(const struct settings *settings)
 {
     struct stat output, input;
     if (!settings->output || stat(settings->output, &output) < 0)
@@ -347,11 +346,11 @@ static enum ddp_status check_output(const struct settings *settings)
 enum ddp_status runs_show(const struct settings *settings)
 {
     struct run_log log = {.count = 0};
-    enum ddp_status status = check_output(settings);
+    enum ddp_status status = runs_check_output(settings);
     if (status == DDP_OK)
         status = page_check_file(settings->output);
     if (status == DDP_OK)
-        status = read_logs(&log, settings);
+        status = runs_read(&log, settings);
     const struct curves curves = {log.runs, log.count, (enum x_axis)settings->x,
                                   settings->log_scale};
     if (status == DDP_OK)

@@ -35,6 +35,34 @@ static const char *read_every(void *destination, const char *value)
     return NULL;
 }
 
+static const char *read_also(void *destination, const char *value)
+{
+    static const char *const words[WAYS_ALSO] = {"zero0", "pipeline", "wire"};
+    struct settings *settings = destination;
+    for (const char *at = value, *end; at; at = *end ? end + 1 : NULL) {
+        int found = 0;
+        end = at + strcspn(at, ",");
+        while (found < WAYS_ALSO && (strlen(words[found]) != (size_t)(end - at) ||
+                                     strncmp(words[found], at, (size_t)(end - at)) != 0))
+            found++;
+        if (found == WAYS_ALSO)
+            return "must be some of zero0, pipeline and wire, with commas between them";
+        settings->also[found] = true;
+    }
+    return NULL;
+}
+
+static const char *read_nodes(void *destination, const char *value)
+{
+    struct settings *settings = destination;
+    if (!ddp_option_list(value, ",", SETTINGS_WORKERS, 1, 1 << 20, true, settings->nodes,
+                         &settings->node_count))
+        return "must be rising numbers of machines, with commas between them: 1,4,16";
+    return NULL;
+}
+
+const char *const scale_gpus[] = {"none", "a100", "h100", "h200", "b200", "l40s", "rtx4090", NULL};
+
 static const struct ddp_option run_options[] = {
     {OPTION_SECTION("Pictures of runs"), OPTION_TEXT("output", output, "FILE"), .letter = 'o',
      .help = "write pictures to this file, whose name ends in .html, .svg or .png"},
@@ -65,6 +93,9 @@ static const struct ddp_option compare_options[] = {
          "1,2 or up to the number of CPUs, at most 8)"},
     {OPTION_CUSTOM("sync-every", read_every, "LIST"),
      .help = "also train with local steps: workers synchronise every so many steps"},
+    {OPTION_CUSTOM("also", read_also, "LIST"),
+     .help = "further ways of the most workers: zero0 (DDP where each updates all), pipeline (a "
+             "stage each), wire (gradients summed in bf16)"},
     {OPTION_INT("steps", steps, 10, 1e6, "N"), .help = "steps of each training (default 60)"},
     {OPTION_INT("repeats", repeats, 1, 100, "N"),
      .help = "times that each training runs, in turns (default 3)"},
@@ -75,32 +106,62 @@ static const struct ddp_option compare_options[] = {
     {0},
 };
 
+static const struct ddp_option scale_options[] = {
+    {OPTION_SECTION("Forecast"), OPTION_CUSTOM("nodes", read_nodes, "LIST"),
+     .help = "numbers of machines (default 1,2,4,8,16,64,256,1024)"},
+    {OPTION_INT("node-workers", node_workers, 1, 4096, "N"),
+     .help = "workers on each of them (default: those of the run on one machine)"},
+    {OPTION_REAL("rate", rate, 1e-3, 1e6, "GBIT"),
+     .help = "Gbit/s of the link of a machine, each way (default 10)"},
+    {OPTION_REAL("latency", latency, 0, 1e6, "US"),
+     .help = "microseconds that a message costs (default 30)"},
+    {OPTION_REAL("memory", memory, 1e-3, 1e6, "GB"),
+     .help = "memory of a machine, or of each of its GPUs"},
+    {OPTION_CHOICE("gpu", gpu, scale_gpus, "NAME"),
+     .help =
+         "workers compute on this GPU instead: a100, h100, h200, b200, l40s or rtx4090, at 40 % "
+         "of its peak in bf16"},
+    {OPTION_INT("sync-every", sync_every, 2, 500000, "N"),
+     .help = "steps between synchronisations of local steps (default 16)"},
+    {OPTION_INT("stages", stages, 2, 4096, "N"), .help = "stages of a pipeline (default 4)"},
+    {OPTION_TEXT("output", output, "FILE"), .letter = 'o',
+     .help = "draw the efficiency into this file, whose name ends in .svg or .png"},
+    {OPTION_FLAG("help", help), .letter = 'h', .help = "print this"},
+    {OPTION_FLAG("version", version), .help = "print the version"},
+    {0},
+};
+
 void settings_help(FILE *out)
 {
     fputs("usage: ddpreport [options] RUN.jsonl ...\n"
           "       ddpreport export --csv RUN.jsonl\n"
           "       ddpreport compare [options] -- trainer OPTIONS\n"
+          "       ddpreport scale [options] RUN.jsonl ...\n"
           "\n"
           "The first draws the logs of trainer --log, the second converts one, the third measures\n"
-          "what accumulation, DataParallel and DDP cost a training.\n\n",
+          "what accumulation, DataParallel and DDP cost a training, the fourth predicts what they\n"
+          "would cost on more machines.\n\n",
           out);
     ddp_options_help(run_options, out);
     fputc('\n', out);
     ddp_options_help(export_options, out);
     fputc('\n', out);
     ddp_options_help(compare_options, out);
+    fputc('\n', out);
+    ddp_options_help(scale_options, out);
 }
 
 static enum ddp_status check_output(const struct settings *settings)
 {
     const char *name = settings->output;
-    if (!name || ddp_text_ends_with(name, ".html"))
+    if (!name || (ddp_text_ends_with(name, ".html") && !settings->scale))
         return DDP_OK;
     if (settings->compare)
         return ddp_fail(DDP_ERR_INVALID, "--output %s: a comparison is written as .html", name);
     if (ddp_text_ends_with(name, ".svg") || ddp_text_ends_with(name, ".png"))
         return DDP_OK;
-    return ddp_fail(DDP_ERR_INVALID, "--output %s: the name must end in .html, .svg or .png", name);
+    return ddp_fail(DDP_ERR_INVALID, "--output %s: the name must end in %s.svg or .png", name,
+                    settings->scale ? "" : ".html, ");
 }
 
 /* Files may stand before and between the options; they move to the front of argv. */
@@ -149,6 +210,19 @@ static enum ddp_status read_export(struct settings *settings, int argc, char **a
     return DDP_OK;
 }
 
+static enum ddp_status read_scale(struct settings *settings, int argc, char **argv)
+{
+    static const int64_t nodes[] = {1, 2, 4, 8, 16, 64, 256, 1024};
+    settings->scale = true;
+    memcpy(settings->nodes, nodes, sizeof nodes);
+    settings->node_count = sizeof nodes / sizeof nodes[0];
+    settings->stages = 4;
+    settings->sync_every = 16;
+    settings->rate = 10;
+    settings->latency = 30;
+    return read_files(settings, scale_options, argc, argv);
+}
+
 static void set_default_workers(struct settings *settings)
 {
     cpu_set_t cpus;
@@ -182,5 +256,7 @@ enum ddp_status settings_read(struct settings *settings, int argc, char **argv)
         return read_compare(settings, argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "export") == 0)
         return read_export(settings, argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "scale") == 0)
+        return read_scale(settings, argc - 1, argv + 1);
     return read_files(settings, run_options, argc, argv);
 }

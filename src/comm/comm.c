@@ -546,7 +546,7 @@ enum ddp_status ddp_comm_reduce_slices_start(ddp_comm *comm, void *buffer, size_
 
 enum ddp_status ddp_comm_reduce_roots_start(ddp_comm *comm, float *buffer, size_t count,
                                             size_t grain, const struct ddp_comm_roots *roots,
-                                            bool thin)
+                                            size_t rounded, bool thin)
 {
     struct ddp_comm_call call = {
         .kind = grain ? DDP_COMM_REDUCE_SLICES_START : DDP_COMM_ALLREDUCE_START,
@@ -558,6 +558,7 @@ enum ddp_status ddp_comm_reduce_roots_start(ddp_comm *comm, float *buffer, size_
         .op = DDP_SUM,
         .roots = roots,
         .thin = thin,
+        .rounded = rounded,
     };
     return start(comm, &call);
 }

@@ -72,7 +72,8 @@ struct ddp_comm_call {
     const struct ddp_comm_range *ranges;
     size_t range_count;
     const struct ddp_comm_roots *roots; /* of a sum that is started; NULL: each rank has one */
-    bool thin; /* memory with nothing behind it; of a sum: what is not its result goes */
+    bool thin;        /* memory with nothing behind it; of a sum: what is not its result goes */
+    uint64_t rounded; /* of such: elements at the end, whose sums are bf16 (kernels/reduce.h) */
 };
 
 /* What to say and to check for each kind of call. */
@@ -222,11 +223,13 @@ enum ddp_status ddp_comm_reduce_slices_start(ddp_comm *comm, void *buffer, size_
 
 /* As that, or with grain 0 as ddp_comm_allreduce_start(), for sums of which each rank has several
  * parts: those are added up in one tree, the result goes to the first. Floats.
- *   roots  borrowed until ddp_comm_finish(); all ranks give the same
- *   thin   the memory is thin (thin.h): once the sum is complete all of it goes but the result */
+ *   roots    borrowed until ddp_comm_finish(); all ranks give the same
+ *   rounded  so many elements at the end are bf16, and each sum of them is rounded to it; in the
+ *            host's memory. Machines send each other two bytes for each, where all are
+ *   thin     the memory is thin (thin.h): once the sum is complete all of it goes but the result */
 enum ddp_status ddp_comm_reduce_roots_start(ddp_comm *comm, float *buffer, size_t count,
                                             size_t grain, const struct ddp_comm_roots *roots,
-                                            bool thin);
+                                            size_t rounded, bool thin);
 
 /* The way back: each rank's slice goes to all others. Collective. */
 enum ddp_status ddp_comm_gather_slices(ddp_comm *comm, void *buffer, size_t count, size_t grain,

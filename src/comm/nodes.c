@@ -43,7 +43,7 @@ static enum ddp_status add_payloads(struct nodes *nodes, const struct small *s,
     const void *sources[DDP_REDUCE_MAX];
     for (int r = 0; r < nodes->place->node_size; r++)
         sources[r] = ddp_ledger_entry(&nodes->shm.ledger, r, entry)->payload;
-    return nodes_order_add(order, nodes->place->node, sources, out, s->count, s->dtype, s->op);
+    return nodes_order_add(order, nodes->place->node, sources, out, s->count, s->dtype, s->op, 0);
 }
 
 static enum ddp_status wait_small(struct nodes *nodes)
@@ -102,7 +102,7 @@ static enum ddp_status run_small(struct nodes *nodes, const struct small *s)
             nodes->partials[count++] = nodes->small + most * (size_t)m + (size_t)i * bytes;
     if (status != DDP_OK || bytes == 0)
         return status;
-    return nodes_order_sum(&order, nodes->partials, s->result, s->count, s->dtype, s->op);
+    return nodes_order_sum(&order, nodes->partials, s->result, s->count, s->dtype, s->op, 0);
 }
 
 static enum ddp_status meet_all(struct nodes *nodes, const struct ddp_comm_call *call)

@@ -46,6 +46,7 @@ struct nodes_call {
     bool spread;      /* small, on machines that are alike: parts go to all, which add up all slices
                          of the rail */
     bool ready;       /* all ranks here have called it */
+    bool packed;      /* all sums are bf16, and travel as that */
     bool staged;      /* the memory is not registered: `bases` are in the stage */
     bool told;        /* this rank's part is complete, and the others here know */
     size_t piece;     /* elements of a slice in a chunk */

@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/trace.h"
+#include "kernels/bf16.h"
 
 #include <string.h>
 
@@ -34,6 +35,7 @@ void nodes_call_plan(const struct nodes *nodes, struct nodes_call *c)
     const size_t room = nodes->room / most / LINE * LINE;
     c->spread = nodes->alike && c->parts && c->sums && c->call.bytes <= NODES_SMALL &&
                 longest * c->all.element * (size_t)place->node_count <= room;
+    c->packed = c->call.rounded > 0 && c->call.rounded == c->call.count && !c->spread;
     c->piece = (quarter < room ? quarter : room) / c->all.element;
     c->chunks = (uint32_t)(longest / c->piece + (longest % c->piece != 0));
     c->chunks += c->chunks == 0; /* calls are compared, and nobody runs ahead */
@@ -103,6 +105,45 @@ static size_t rail_bytes(const struct nodes *nodes, const struct nodes_call *c, 
     return bytes;
 }
 
+/* --- bf16 on the wire --- */
+
+#define PACK 4096 /* elements at a time */
+
+static size_t wire_bytes(const struct nodes_call *c, size_t bytes)
+{
+    return c->packed ? bytes / 2 : bytes;
+}
+
+/* Floats rounded to bf16 in `out`, which may begin where `data` does. Otherwise returns the
+ * data as they are. */
+static const char *pack(const struct nodes_call *c, char *out, const char *data, size_t bytes)
+{
+    float values[PACK];
+    uint16_t halves[PACK];
+    if (!c->packed)
+        return data;
+    for (size_t at = 0; at < bytes; at += sizeof values) {
+        const size_t part = bytes - at < sizeof values ? bytes - at : sizeof values;
+        memcpy(values, data + at, part);
+        ddp_bf16_pack(values, halves, (int64_t)(part / sizeof(float)));
+        memcpy(out + at / 2, halves, part / 2);
+    }
+    return out;
+}
+
+/* The reverse, in place: `bytes` of floats from half as many. */
+static void unpack(const struct nodes_call *c, char *data, size_t bytes)
+{
+    float values[PACK];
+    uint16_t halves[PACK];
+    for (size_t end = c->packed ? bytes : 0, part; end > 0; end -= part) {
+        part = end % sizeof values ? end % sizeof values : sizeof values;
+        memcpy(halves, data + (end - part) / 2, part / 2);
+        ddp_bf16_unpack(halves, values, (int64_t)(part / sizeof(float)));
+        memcpy(data + end - part, values, part);
+    }
+}
+
 /* --- buffers --- */
 
 /* Offsets of shared memory are announced for a gathering only, which writes everywhere the same:
@@ -148,6 +189,7 @@ static enum ddp_status add_up(const struct nodes *nodes, const struct nodes_call
 {
     const struct ddp_comm_place *place = nodes->place;
     const struct ddp_comm_roots *roots = c->call.roots;
+    const struct ddp_part part = part_of(c, rank, chunk);
     const void *sources[DDP_REDUCE_LEAVES];
     int count = 0;
     for (int r = 0; r < place->node_size; r++) {
@@ -155,9 +197,9 @@ static enum ddp_status add_up(const struct nodes *nodes, const struct nodes_call
         for (int i = 0; i < ddp_comm_arrays(roots, own); i++)
             sources[count++] = at_of(c, r, rank, chunk) + (size_t)i * (roots ? roots->bytes : 0);
     }
-    return nodes_order_add(&c->order, place->node, sources, to,
-                           part_of(c, rank, chunk).bytes / c->all.element, c->call.dtype,
-                           c->call.op);
+    return nodes_order_add(&c->order, place->node, sources, to, part.bytes / c->all.element,
+                           c->call.dtype, c->call.op,
+                           ddp_slices_rounded(&c->all, part, c->call.rounded));
 }
 
 /* This machine's partial sums of a slice, one behind the other: *where [out] is `out` or the place
@@ -221,9 +263,12 @@ static enum ddp_status post_parts(struct nodes *nodes, struct nodes_slot *slot)
         if (!nodes->peers[p].owns)
             continue;
         if (!c->spread) {
-            bytes = part_of(c, rank, slot->chunk).bytes * partials_of(c, place->node);
-            status =
-                make_parts(nodes, c, rank, slot->chunk, slot->out + (size_t)p * nodes->room, &data);
+            char *out = slot->out + (size_t)p * nodes->room;
+            const size_t all = part_of(c, rank, slot->chunk).bytes * partials_of(c, place->node);
+            status = make_parts(nodes, c, rank, slot->chunk, out, &data);
+            if (status == DDP_OK)
+                data = pack(c, out, data, all);
+            bytes = wire_bytes(c, all);
         }
         if (status == DDP_OK)
             nodes_send(nodes, p, &slot->ops[PARTS_OUT][p], c->number, 2 * slot->chunk, &c->call,
@@ -243,7 +288,8 @@ static enum ddp_status sum_slice(struct nodes *nodes, const struct nodes_slot *s
 {
     const struct ddp_comm_place *place = nodes->place;
     const struct nodes_call *c = slot->call;
-    const size_t bytes = part_of(c, rank, slot->chunk).bytes;
+    const struct ddp_part part = part_of(c, rank, slot->chunk);
+    const size_t bytes = part.bytes;
     char *result = result_at(nodes, c, rank, slot->chunk);
     const void **partials = nodes->partials;
     int count = 0;
@@ -257,7 +303,7 @@ static enum ddp_status sum_slice(struct nodes *nodes, const struct nodes_slot *s
     }
     if (c->source < 0)
         return nodes_order_sum(&c->order, partials, result, bytes / c->all.element, c->call.dtype,
-                               c->call.op);
+                               c->call.op, ddp_slices_rounded(&c->all, part, c->call.rounded));
     if (partials[0] != result)
         memcpy(result, partials[0], bytes);
     return DDP_OK;
@@ -271,10 +317,16 @@ static enum ddp_status sum_parts(struct nodes *nodes, struct nodes_slot *slot)
     const size_t own = part_of(c, place->rank, slot->chunk).bytes;
     enum ddp_status status = DDP_OK;
     size_t before = 0;
-    for (int p = 0; status == DDP_OK && p < nodes->peer_count; p++)
-        if (nodes->peers[p].sums_up)
-            status = nodes_check(nodes, &slot->ops[PARTS_IN][p], c->number, &c->call,
-                                 (c->spread ? spread : own) * partials_of(c, nodes->peers[p].node));
+    for (int p = 0; status == DDP_OK && p < nodes->peer_count; p++) {
+        const int node = nodes->peers[p].node;
+        const size_t all = (c->spread ? spread : own) * partials_of(c, node);
+        if (!nodes->peers[p].sums_up)
+            continue;
+        status =
+            nodes_check(nodes, &slot->ops[PARTS_IN][p], c->number, &c->call, wire_bytes(c, all));
+        if (status == DDP_OK)
+            unpack(c, slot->in + (size_t)node * nodes->room, all);
+    }
     if (status == DDP_OK && !c->spread)
         return sum_slice(nodes, slot, place->rank, 0);
     for (int m = 0; status == DDP_OK && m < place->node_count; m++) {
@@ -291,17 +343,19 @@ static void post_sums(struct nodes *nodes, struct nodes_slot *slot)
     const struct nodes_call *c = slot->call;
     const uint32_t index = 2 * slot->chunk + c->parts;
     const size_t own = part_of(c, place->rank, slot->chunk).bytes;
-    const char *data = own_slice(nodes, c, slot->chunk);
+    /* This machine's partial sums, which may have been there, are added up by now. */
+    const char *data = pack(c, slot->out + (size_t)nodes->peer_count * nodes->room,
+                            own_slice(nodes, c, slot->chunk), own);
     for (int p = 0; p < nodes->peer_count; p++) {
         const struct nodes_peer *peer = &nodes->peers[p];
         const size_t theirs = part_of(c, peer->rank, slot->chunk).bytes;
         if (peer->owns)
             nodes_receive(nodes, p, &slot->ops[SUMS_IN][p], c->number, index,
                           mine_at(nodes, c, peer->rank, slot->chunk),
-                          c->source == place->node ? 0 : theirs);
+                          c->source == place->node ? 0 : wire_bytes(c, theirs));
         if (peer->sums_up)
             nodes_send(nodes, p, &slot->ops[SUMS_OUT][p], c->number, index, &c->call, data,
-                       c->source == peer->node ? 0 : own);
+                       c->source == peer->node ? 0 : wire_bytes(c, own));
     }
 }
 
@@ -338,7 +392,9 @@ static enum ddp_status take_sums(struct nodes *nodes, struct nodes_slot *slot)
             continue;
         if (!c->spread)
             status = nodes_check(nodes, &slot->ops[SUMS_IN][p], c->number, &c->call,
-                                 c->source == place->node ? 0 : bytes);
+                                 c->source == place->node ? 0 : wire_bytes(c, bytes));
+        if (status == DDP_OK)
+            unpack(c, mine_at(nodes, c, peer->rank, slot->chunk), bytes);
         if (status == DDP_OK)
             copy_slice(nodes, c, peer->rank, slot->chunk);
     }

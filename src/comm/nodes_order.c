@@ -51,7 +51,8 @@ int nodes_order_sources(const struct nodes_order *order, int node)
 }
 
 static enum ddp_status add(const void *const *sources, int count, const int *ends,
-                           void *destination, size_t n, enum ddp_dtype dtype, enum ddp_redop op)
+                           void *destination, size_t n, enum ddp_dtype dtype, enum ddp_redop op,
+                           size_t rounded)
 {
     const struct ddp_reduce sum = {.source_count = count,
                                    .destination_count = 1,
@@ -60,13 +61,14 @@ static enum ddp_status add(const void *const *sources, int count, const int *end
                                    .count = (int64_t)n,
                                    .dtype = dtype,
                                    .op = op,
-                                   .ends = ends};
+                                   .ends = ends,
+                                   .rounded = (int64_t)rounded};
     return ddp_reduce(&sum);
 }
 
 enum ddp_status nodes_order_add(const struct nodes_order *order, int node,
                                 const void *const *sources, void *destination, size_t n,
-                                enum ddp_dtype dtype, enum ddp_redop op)
+                                enum ddp_dtype dtype, enum ddp_redop op, size_t rounded)
 {
     const size_t bytes = n * ddp_dtype_bytes(dtype);
     const int first = first_root(order, node), end = first_root(order, node + 1);
@@ -80,17 +82,17 @@ enum ddp_status nodes_order_add(const struct nodes_order *order, int node,
             root++;
         }
         status = add(sources + (from - first), root - from, ends,
-                     (char *)destination + (size_t)p * bytes, n, dtype, op);
+                     (char *)destination + (size_t)p * bytes, n, dtype, op, rounded);
     }
     return status;
 }
 
 enum ddp_status nodes_order_sum(const struct nodes_order *order, const void *const *partials,
                                 void *destination, size_t n, enum ddp_dtype dtype,
-                                enum ddp_redop op)
+                                enum ddp_redop op, size_t rounded)
 {
     int ends[DDP_REDUCE_LEAVES], count = 0;
     for (int m = 0; m < order->nodes; m++)
         count += nodes_order_ends(order, m, ends + count);
-    return add(partials, count, ends, destination, n, dtype, op);
+    return add(partials, count, ends, destination, n, dtype, op, rounded);
 }

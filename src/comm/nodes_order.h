@@ -28,15 +28,16 @@ int nodes_order_sources(const struct nodes_order *order, int node);
 
 /* The partial sums of a machine, one behind the other in `destination`.
  *   sources  each (n): those of its first rank, and so on; one may be `destination`, where there is
- *            one sum; no other overlap */
+ *            one sum; no other overlap
+ *   rounded  elements at the end, as in kernels/reduce.h */
 enum ddp_status nodes_order_add(const struct nodes_order *order, int node,
                                 const void *const *sources, void *destination, size_t n,
-                                enum ddp_dtype dtype, enum ddp_redop op);
+                                enum ddp_dtype dtype, enum ddp_redop op, size_t rounded);
 
 /* destination = the sum over all ranks.
  *   partials  each (n): those of all machines; one may be the destination, no other overlap */
 enum ddp_status nodes_order_sum(const struct nodes_order *order, const void *const *partials,
                                 void *destination, size_t n, enum ddp_dtype dtype,
-                                enum ddp_redop op);
+                                enum ddp_redop op, size_t rounded);
 
 #endif

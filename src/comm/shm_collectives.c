@@ -48,6 +48,7 @@ enum ddp_status shm_reduce_slice(struct shm *shm, uint32_t number, const struct 
     void *result = call->kind == DDP_COMM_REDUCE_SCATTER ? call->receive : parts[all.rank];
     struct ddp_reduce sum = ddp_slices_sum(call, count, sources, &result, own.bytes / all.element);
     sum.ends = call->roots ? call->roots->end : NULL;
+    sum.rounded = (int64_t)ddp_slices_rounded(&all, own, call->rounded);
     if (call->kind == DDP_COMM_ALLREDUCE || call->kind == DDP_COMM_ALLREDUCE_START) {
         sum.destinations = parts; /* everybody's */
         sum.destination_count = all.size;

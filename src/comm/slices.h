@@ -88,6 +88,15 @@ static inline struct ddp_part ddp_slices_part(const struct ddp_slices *all, int 
                              .bytes = count * all->element};
 }
 
+/* How many elements of the part are among the last `rounded` of all. */
+static inline size_t ddp_slices_rounded(const struct ddp_slices *all, struct ddp_part part,
+                                        size_t rounded)
+{
+    const size_t count = part.bytes / all->element, end = part.at / all->element + count;
+    const size_t border = all->count - rounded, most = end > border ? end - border : 0;
+    return most < count ? most : count;
+}
+
 /* A sum of `count` elements over all ranks into one destination. */
 static inline struct ddp_reduce ddp_slices_sum(const struct ddp_comm_call *call, int size,
                                                const void *const *sources, void *const *destination,

@@ -26,6 +26,17 @@ static inline float ddp_bf16_to_f32(uint16_t value)
     return result;
 }
 
+/* The nearest value that bf16 has; without a branch, so that loops are fast. */
+static inline float ddp_bf16_round(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    const uint32_t nan = bits | 0x400000u, number = bits + 0x7fffu + (bits >> 16 & 1u);
+    bits = ((bits & 0x7fffffffu) > 0x7f800000u ? nan : number) & 0xffff0000u;
+    memcpy(&value, &bits, sizeof bits);
+    return value;
+}
+
 /* A float16, exactly: its bits in the places of a float's give the value divided by 2^112, for
  * subnormal numbers too. Without a branch, so that loops are fast. */
 static inline float ddp_f16_to_f32(uint16_t half)

@@ -397,6 +397,7 @@ static enum ddp_status sum_roots(struct dp *dp, int low, int high, const struct 
         .partials = (const float *const[]){(*first)->sum},
         .leaf = gradients,
         .destination = (*first)->sum,
+        .rounded = ddp_lanes_rounded(to->lanes.rounded_from, 0, to->flat_count),
     };
     return ddp_device_kernels(to->device)->merge(&args, ddp_device_stream(to->device));
 }

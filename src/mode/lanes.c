@@ -105,8 +105,11 @@ enum ddp_status ddp_lanes_open(struct ddp_lanes *lanes, ddp_device *device,
                                const struct ddp_lanes_run *run, int64_t flat_count,
                                float *gradients)
 {
-    *lanes = (struct ddp_lanes){
-        .device = device, .run = *run, .flat_count = flat_count, .gradients = gradients};
+    *lanes = (struct ddp_lanes){.device = device,
+                                .run = *run,
+                                .flat_count = flat_count,
+                                .rounded_from = flat_count,
+                                .gradients = gradients};
     const int wanted = ddp_lanes_room_of(run).partials;
     ddp_lanes_roots(run, lanes->root_end);
     enum ddp_status status = DDP_OK;
@@ -220,6 +223,7 @@ enum ddp_status ddp_lanes_sum(const struct ddp_lanes *lanes, int64_t begin, int6
         .partials = partials,
         .leaf = last,
         .destination = first,
+        .rounded = ddp_lanes_rounded(lanes->rounded_from, begin, end),
     };
     return count == 0
                ? DDP_OK
@@ -243,6 +247,8 @@ enum ddp_status ddp_lanes_join_from(struct ddp_lanes *lanes, const float *leaf, 
         .partials = partials,
         .leaf = leaf,
         .destination = destination + begin,
+        /* A leaf is rounded when something is added to it. */
+        .rounded = count > 0 ? ddp_lanes_rounded(lanes->rounded_from, begin, end) : 0,
     };
     void *stream = ddp_device_stream(lanes->device);
     enum ddp_status status = DDP_OK;

@@ -72,12 +72,19 @@ struct ddp_lanes {
     struct ddp_lanes_run run;
     int root_end[DDP_REDUCE_ROOTS];
     int64_t flat_count;
-    float *gradients; /* (roots, stride): where their sums end; borrowed */
+    int64_t rounded_from; /* from this element on sums are rounded to bf16; flat_count: none */
+    float *gradients;     /* (roots, stride): where their sums end; borrowed */
     float *partials[DDP_MERGE_MAX];
     int partial_count;
     int64_t shard, lane; /* the current ones: of the unit, of the current root */
     int root;
 };
+
+/* Of elements [begin, end), those from `from` on. */
+static inline int64_t ddp_lanes_rounded(int64_t from, int64_t begin, int64_t end)
+{
+    return end <= from ? 0 : begin < from ? end - from : end - begin;
+}
 
 /* After a failure ddp_lanes_close() frees what was made. */
 enum ddp_status ddp_lanes_open(struct ddp_lanes *lanes, ddp_device *device,

@@ -377,7 +377,8 @@ static int node_sums(const struct ddp_mode_setup *setup, const struct ddp_mode_p
 static double between_nodes(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place)
 {
     const double flat = (double)flat_bytes(setup), others = place->nodes - 1;
-    const double back = is_zero(setup, place) ? collected_bytes(setup, place) : flat;
+    const double sums = setup->wire_bf16 ? flat / 2 : flat; /* or nearly so */
+    const double back = is_zero(setup, place) ? collected_bytes(setup, place) : sums;
     const double each = arrays_of(setup, place) * flat + back;
     double most = 0;
     for (int n = 0; n < place->nodes; n++) {
@@ -385,7 +386,7 @@ static double between_nodes(const struct ddp_mode_setup *setup, const struct ddp
         const double share = here / place->workers;
         const double bytes =
             place->host_memory
-                ? (1 - share) * node_sums(setup, place, n) * flat + share * others * back
+                ? (1 - share) * node_sums(setup, place, n) * sums + share * others * back
                 : (place->fast ? others / place->nodes : here * (1 - share)) * each;
         most = bytes > most ? bytes : most;
     }

@@ -67,6 +67,7 @@ struct ddp_mode_setup {
                             NULL: there are none */
     enum ddp_dtype compute; /* DDP_BF16: the graphs compute in it, and get such weights; DDP_F16:
                                they compute in it, and losses are scaled; else DDP_F32 */
+    bool wire_bf16;         /* sums of gradients are rounded to bf16, at each node of their tree */
     double loss_scale;      /* of DDP_F16: the first one, */
     int64_t scale_every;    /* ... and the good steps after which it doubles, below 2^31 */
     uint64_t seed;          /* of random numbers in the graph: dropout */

@@ -62,8 +62,11 @@ static enum ddp_status make_gradients(struct ddp_replica *replica,
                                   (void **)&replica->gradients);
     if (status != DDP_OK)
         return status;
-    return ddp_lanes_open(&replica->lanes, replica->device, &run, replica->flat_count,
-                          replica->gradients);
+    status = ddp_lanes_open(&replica->lanes, replica->device, &run, replica->flat_count,
+                            replica->gradients);
+    if (setup->wire_bf16) /* parameters: not the loss and statistics before them */
+        replica->lanes.rounded_from = DDP_FLAT_ALIGN + ddp_graph_statistics_count(setup->graph);
+    return status;
 }
 
 void ddp_replica_equip(const struct ddp_replica *replica, ddp_exec *exec)

@@ -315,6 +315,7 @@ enum ddp_status ddp_share_reduce(struct ddp_share *share, int bucket)
     enum ddp_status status = ddp_comm_reduce_roots_start(
         share->wire, replica->gradients + begin, share_bucket_elements(share, bucket),
         share->zero && bucket > 0 ? DDP_UPDATE_GRAIN : 0, &share->roots,
+        (size_t)ddp_lanes_rounded(replica->lanes.rounded_from, begin, share->bucket_end[bucket]),
         share->thin && bucket >= share->standing);
     return status == DDP_OK && share->thin && !share->mode->setup.sync_batch_norm
                ? ddp_comm_settle(share->wire, DDP_SHARE_ON_THE_WAY)

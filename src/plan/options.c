@@ -20,6 +20,7 @@
 const char *const ddp_file_dtype_names[] = {"auto", "fp32", "bf16", NULL};
 static const char *const frozen_dtypes[] = {"auto", "fp32", "bf16", "nf4",
                                             "q8_0", "q4_0", "q4_k", NULL};
+static const char *const wire_dtypes[] = {"fp32", "bf16", NULL};
 static const char *const dtype_names[] = {"fp32", "bf16", "fp16", NULL};
 const char *const ddp_nan_names[] = {
     [DDP_NAN_STOP] = "stop", [DDP_NAN_SKIP] = "skip", [DDP_NAN_WARN] = "warn", NULL};
@@ -188,9 +189,11 @@ static const struct ddp_option rows[] = {
      .help =
          "type of the operands of products: fp32 (default), bf16 (on GPUs of activations too) or "
          "fp16 (scale=S: the loss is multiplied by it, default 65536; every=N: it doubles after N "
-         "steps, default 2000); weights are fp32"},
+         "steps, default 2000); weights are fp32 (wire=bf16: sums of gradients are rounded, and "
+         "nodes send half the bytes)"},
     {OPTION_REAL("dtype ...,scale", loss_scale, 1, 1 << 30, "S")},
     {OPTION_INT("dtype ...,every", scale_every, 1, INT32_MAX, "N")},
+    {OPTION_CHOICE("dtype ...,wire", wire_dtype, wire_dtypes, "TYPE")},
     {OPTION_TEXT("data", data, "PATH"), .scope = DDP_OF_DATA, .example = "--data book.txt",
      .letter = 'd',
      .help = "training data: a directory (images, texts, IDX, CIFAR, train.bin), X.npy,Y.npy, "

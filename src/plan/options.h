@@ -86,6 +86,7 @@ struct ddp_train_options {
     const char *stop;                    /* ends a sample; NULL: none */
     int64_t sample_every, sample_length; /* steps, 0: never; tokens */
     int dtype;                           /* enum ddp_train_dtype */
+    int wire_dtype;                      /* of sums of gradients: one of the first two */
     double loss_scale;                   /* of fp16, and the steps after which it doubles: */
     int64_t scale_every;
     int64_t epochs, steps; /* steps 0: as the epochs say */

@@ -48,6 +48,11 @@ static enum ddp_status choose_local(struct ddp_train_plan *plan,
                         "--sync-every %" PRId64 " and --dtype fp16, which scales the loss of all "
                         "workers alike, exclude each other: use --dtype bf16",
                         options->sync_every);
+    if (local && options->wire_dtype)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--sync-every %" PRId64 ": workers send weights, not gradients: "
+                        "--dtype TYPE,wire=bf16 has nothing to round: leave it out",
+                        options->sync_every);
     if (local)
         plan->local = (struct ddp_mode_local){
             .every = options->sync_every,

@@ -184,6 +184,11 @@ enum ddp_status ddp_planned_build(struct ddp_planned *planned)
         status = describe_data(planned);
     if (status == DDP_OK)
         status = ddp_exec_check_device(planned->graph, planned->plan.device.name);
+    if (status == DDP_OK && planned->options->wire_dtype &&
+        strcmp(planned->plan.device.name, "cpu") != 0)
+        status = ddp_fail(DDP_ERR_UNSUPPORTED,
+                          "--dtype TYPE,wire=bf16: GPUs add gradients up in float32: use --device "
+                          "cpu, or leave wire= out");
     if (status == DDP_OK && !ddp_train_evaluates_only(options) &&
         ddp_graph_frozen_count(planned->graph) > 0 && ddp_graph_element_count(planned->graph) == 0)
         return ddp_fail(DDP_ERR_INVALID,

@@ -133,6 +133,8 @@ void ddp_run_collect_facts(const struct ddp_run *run, struct ddp_checkpoint_fact
         ddp_checkpoint_fact_add(facts, "fp16", "scale %s, twice every %" PRId64 " steps",
                                 number_text(scale, run->planned.options->loss_scale),
                                 run->planned.options->scale_every);
+    if (run->planned.options->wire_dtype) /* likewise */
+        ddp_checkpoint_fact_add(facts, "sums of gradients", "bf16");
     ddp_checkpoint_fact_add(facts, "parameters", "%" PRId64,
                             ddp_graph_element_count(run->planned.graph));
     if (ddp_graph_frozen_count(run->planned.graph) > 0) /* which checkpoints do not hold */

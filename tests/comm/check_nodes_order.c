@@ -90,15 +90,15 @@ static void check_bits(int nodes, const int *starts, int leaves)
         const int root = first[starts[m]];
         for (int i = 0; i < nodes_order_sources(&order, m); i++)
             of_node[i] = own[root + i];
-        ck_assert_int_eq(nodes_order_add(&order, m, of_node, sums[count], COUNT, DDP_F32, DDP_SUM),
-                         DDP_OK);
+        ck_assert_int_eq(
+            nodes_order_add(&order, m, of_node, sums[count], COUNT, DDP_F32, DDP_SUM, 0), DDP_OK);
         for (int p = 0; p < nodes_order_count(&order, m); p++, count++)
             partials[count] = sums[count];
     }
-    ck_assert_int_eq(nodes_order_sum(&order, partials, result, COUNT, DDP_F32, DDP_SUM), DDP_OK);
+    ck_assert_int_eq(nodes_order_sum(&order, partials, result, COUNT, DDP_F32, DDP_SUM, 0), DDP_OK);
     ck_assert_mem_eq(result, expected, sizeof expected);
     /* into one of them */
-    ck_assert_int_eq(nodes_order_sum(&order, partials, sums[count / 2], COUNT, DDP_F32, DDP_SUM),
+    ck_assert_int_eq(nodes_order_sum(&order, partials, sums[count / 2], COUNT, DDP_F32, DDP_SUM, 0),
                      DDP_OK);
     ck_assert_mem_eq(sums[count / 2], expected, sizeof expected);
 }
@@ -149,7 +149,7 @@ START_TEST(many)
             count++;
         }
     }
-    ck_assert_int_eq(nodes_order_sum(&order, partials, &sum, 1, DDP_I32, DDP_SUM), DDP_OK);
+    ck_assert_int_eq(nodes_order_sum(&order, partials, &sum, 1, DDP_I32, DDP_SUM, 0), DDP_OK);
     ck_assert_int_eq(sum, SIZE);
 }
 END_TEST

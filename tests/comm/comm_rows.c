@@ -161,17 +161,44 @@ void row_slices(ddp_comm *comm, ddp_job *job)
     ranks_free(plain, SLICED * sizeof *plain);
 }
 
-/* A leaf's values, added up over a subtree of leaves. */
-static void put_root(char *memory, int begin, int end, size_t count)
+/* Leaves' values, added up over a subtree of them. */
+static char *sum_leaves(int begin, int end, size_t count, size_t rounded)
 {
-    const struct ddp_comm_group leaves = {begin, 1, end - begin};
-    char *sum = ranks_expect_of(&leaves, count, DDP_F32, DDP_SUM);
+    const struct ddp_comm_group group = {begin, 1, end - begin};
+    if (rounded == 0)
+        return ranks_expect_of(&group, count, DDP_F32, DDP_SUM);
+    const void *leaves[DDP_REDUCE_MAX];
+    void *sum = malloc(count * sizeof(float));
+    for (int i = begin; i < end; i++) {
+        const struct ddp_comm_group leaf = {i, 1, 1};
+        float *values = (float *)(void *)ranks_expect_of(&leaf, count, DDP_F32, DDP_SUM);
+        for (size_t k = 0; k < count; k++) /* no longer exact in bf16 */
+            values[k] *= 1 + (float)(i + (int)(k % 7)) / 64;
+        leaves[i - begin] = values;
+    }
+    const struct ddp_reduce reduce = {.source_count = end - begin,
+                                      .destination_count = 1,
+                                      .sources = leaves,
+                                      .destinations = &sum,
+                                      .count = (int64_t)count,
+                                      .dtype = DDP_F32,
+                                      .op = DDP_SUM,
+                                      .rounded = (int64_t)rounded};
+    NEED(ddp_reduce(&reduce) == DDP_OK);
+    for (int i = begin; i < end; i++)
+        free((void *)leaves[i - begin]);
+    return sum;
+}
+
+static void put_root(char *memory, int begin, int end, size_t count, size_t rounded)
+{
+    char *sum = sum_leaves(begin, end, count, rounded);
     ranks_put(memory, sum, count * sizeof(float));
     free(sum);
 }
 
 /* Each rank brings the roots of a run of so many leaves: all have the sum of all leaves. */
-static void one_tree(ddp_comm *comm, char *memory, int leaves, size_t count)
+static void one_tree(ddp_comm *comm, char *memory, int leaves, size_t count, size_t rounded)
 {
     const int rank = ddp_comm_rank(comm), size = ddp_comm_size(comm);
     const size_t bytes = count * sizeof(float), grain = 16;
@@ -180,8 +207,7 @@ static void one_tree(ddp_comm *comm, char *memory, int leaves, size_t count)
     int *first = calloc((size_t)size + 1, sizeof *first),
         *ends = calloc((size_t)leaves, sizeof *ends);
     struct ddp_comm_roots roots = {.first = first, .end = ends, .bytes = (bytes + 63) / 64 * 64};
-    const struct ddp_comm_group all = {0, 1, leaves};
-    char *sum = ranks_expect_of(&all, count, DDP_F32, DDP_SUM), *got = malloc(bytes);
+    char *sum = sum_leaves(0, leaves, count, rounded), *got = malloc(bytes);
     for (int r = 0; r < size; r++) {
         roots.count += ddp_reduce_run_roots(0, leaves, r * leaves / size, (r + 1) * leaves / size,
                                             ends + roots.count);
@@ -193,9 +219,9 @@ static void one_tree(ddp_comm *comm, char *memory, int leaves, size_t count)
                      i == 0             ? 0
                      : i == first[rank] ? rank * leaves / size
                                         : ends[i - 1],
-                     ends[i], count);
+                     ends[i], count, rounded);
         NEED(ddp_comm_reduce_roots_start(comm, (float *)(void *)memory, count, round ? 0 : grain,
-                                         &roots, false) == DDP_OK);
+                                         &roots, rounded, false) == DDP_OK);
         NEED(ddp_comm_finish(comm) == DDP_OK);
         ranks_get(got, memory, bytes);
         NEED(round ? memcmp(got, sum, bytes) == 0
@@ -245,7 +271,7 @@ static void thin_roots(ddp_comm *comm)
             put_root(at + i * ROOM, 2 * rank + i, 2 * rank + i + 1, COUNT);
             NEED(pages_in(at + i * ROOM, ROOM) == ROOM / DDP_PAGE);
         }
-        NEED(ddp_comm_reduce_roots_start(comm, (float *)memory, COUNT, GRAIN, &roots, true) ==
+        NEED(ddp_comm_reduce_roots_start(comm, (float *)memory, COUNT, GRAIN, &roots, 0, true) ==
              DDP_OK);
         NEED(ddp_comm_settle(comm, 1) == DDP_OK);
         NEED(ddp_comm_settle(comm, 0) == DDP_OK);
@@ -273,8 +299,13 @@ void row_roots(ddp_comm *comm, ddp_job *job)
     NEED(ddp_comm_alloc(comm, ROOTS * (counts[3] + 16) * sizeof(float), &memory) == DDP_OK);
     for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
         for (size_t l = 0; l < sizeof leaves / sizeof leaves[0]; l++)
-            if (leaves[l] >= size && (l == 2 || counts[c] < counts[3]))
-                one_tree(comm, memory, leaves[l], counts[c]);
+            if (leaves[l] >= size && (l == 2 || counts[c] < counts[3])) {
+                one_tree(comm, memory, leaves[l], counts[c], 0);
+                if (!ranks_device && l < 3) {
+                    one_tree(comm, memory, leaves[l], counts[c], counts[c]);
+                    one_tree(comm, memory, leaves[l], counts[c], (counts[c] + 2) / 3);
+                }
+            }
     if (size > 1 && ddp_comm_has_shared(comm))
         thin_roots(comm);
 }

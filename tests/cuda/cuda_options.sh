@@ -167,6 +167,7 @@ refused "$alone" 2 'error: --fast belongs to --mode ddp, which adds gradients ov
 refused "$alone" 2 'error: --bucket-mb belongs to --mode ddp' --bucket-mb 1
 refused "$alone" 2 'error: --zero 1 splits the update over the workers of --mode ddp' --zero 1
 refused "$alone" 2 'error: --sync-batch-norm needs workers .*--mode (accum|dp) has one worker' --sync-batch-norm
+refused "$modes" 9 'error: --dtype TYPE,wire=bf16: GPUs add gradients up in float32: use --device cpu, or leave wire= out' --dtype fp32,wire=bf16
 refused "accum ddp" 2 'error: --replicas belongs to --mode dp' --replicas 2
 refused "$modes" 0 'warning: --threads has no effect on GPUs' --threads 2
 refused "dp" 2 'error: --distributed means --mode ddp' --distributed

@@ -39,8 +39,10 @@ START_TEST(fast_equals_reference)
         partials[p] = random_array(&rng, count);
     float *leaf = random_array(&rng, count), *plain = random_array(&rng, count);
     float *threaded = random_array(&rng, count), *fast = random_array(&rng, count);
-    for (int p = 0; p <= 5; p++) {
+    for (int i = 0; i < 3 * 6; i++) {
+        const int p = i % 6;
         struct ddp_merge args = {.count = count,
+                                 .rounded = i / 6 * (count / 2),
                                  .partial_count = p,
                                  .partials = (const float *const *)partials,
                                  .leaf = leaf,

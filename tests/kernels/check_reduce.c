@@ -114,6 +114,43 @@ START_TEST(order)
 }
 END_TEST
 
+/* Sums, and what is added up, are rounded from an element on. */
+START_TEST(rounded)
+{
+    enum { MANY = 5000 };
+    static float in[3][MANY], out[MANY];
+    const void *from[3] = {in[0], in[1], in[2]};
+    void *to = out;
+    const float more = 1 + 0x1p-8f + 0x1p-20f;
+    for (int i = 0; i < MANY; i++) {
+        in[0][i] = more;
+        in[1][i] = 0x1p-7f;
+        in[2][i] = 0x1p-8f;
+    }
+    for (int border = 0; border <= MANY; border += 1250) {
+        const struct ddp_reduce args = {.source_count = 3,
+                                        .destination_count = 1,
+                                        .sources = from,
+                                        .destinations = &to,
+                                        .count = MANY,
+                                        .rounded = MANY - border};
+        ck_assert_int_eq(ddp_reduce(&args), DDP_OK);
+        for (int i = 0; i < MANY; i++) /* 1 + 1/128; + 1/128; + 1/256, a tie */
+            ck_assert(out[i] == (i < border ? (more + 0x1p-7f) + 0x1p-8f : 1 + 0x1p-6f));
+    }
+    struct ddp_reduce bad = {.source_count = 3,
+                             .destination_count = 1,
+                             .sources = from,
+                             .destinations = &to,
+                             .count = 1,
+                             .rounded = 2};
+    ck_assert_int_eq(ddp_reduce(&bad), DDP_ERR_INVALID);
+    bad.rounded = 1;
+    bad.op = DDP_MAX;
+    ck_assert_int_eq(ddp_reduce(&bad), DDP_ERR_INVALID);
+}
+END_TEST
+
 /* Units with any runs of leaves hold the sums of the largest subtrees inside them: together they
  * have the bits of the one tree. */
 START_TEST(roots_of_runs)
@@ -168,6 +205,7 @@ Suite *test_suite(void)
     TCase *tc = test_case(suite, "reduce", 60);
     tcase_add_test(tc, same_bits);
     tcase_add_test(tc, order);
+    tcase_add_test(tc, rounded);
     tcase_add_test(tc, roots_of_runs);
     return suite;
 }

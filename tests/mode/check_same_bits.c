@@ -65,8 +65,9 @@ static const struct value dtypes[] = {{.options = "--dtype fp32"},
                                       {.options = "--dtype bf16"},
                                       /* some of the gradients are infinite */
                                       {.options = "--dtype fp16,scale=524288,every=2"},
+                                      {.options = "--dtype fp32,wire=bf16"},
                                       {0}};
-enum { FP16 = 2 };
+enum { FP16 = 2, WIRE };
 static const struct value optimizers[] = {
     {.options = "--optimizer sgd --momentum 0.9,nesterov --weight-decay 1e-2"},
     {.options = "--optimizer adamw --weight-decay 0.1,on=matrices"},
@@ -171,7 +172,7 @@ static bool possible(const int *row)
         return false;
     if (row[LOCAL] > 0 && split && row[WRITER] > 0 && writers[row[WRITER]].parts != split->parts)
         return false;
-    return !(row[LOCAL] > 0 && (row[UPDATE] > 0 || row[DTYPE] == FP16));
+    return !(row[LOCAL] > 0 && (row[UPDATE] > 0 || row[DTYPE] >= FP16));
 }
 
 static unsigned random_below(unsigned count)
@@ -226,8 +227,8 @@ static void cover(const int *row)
  * model. */
 static int cost(const int *row)
 {
-    return (row[MODEL] >= LLAMA && row[MODEL] < TABLE ? 4 : 1) * (row[DTYPE] > 0 ? 4 : 1) *
-           (row[LOOKS] > 0 ? 2 : 1);
+    return (row[MODEL] >= LLAMA && row[MODEL] < TABLE ? 4 : 1) *
+           (row[DTYPE] > 0 && row[DTYPE] < WIRE ? 4 : 1) * (row[LOOKS] > 0 ? 2 : 1);
 }
 
 /* Adds a row with this pair: among some tries the one that covers most, and among equals the

@@ -88,5 +88,7 @@ expect 'skipped' 0 '[0-9]+ of 20 updates were skipped' "$trainer" $run $dtype --
 # shellcheck disable=SC2086 # options
 expect 'parts of another type' 2 'error: --dtype: scale= and every= belong to fp16' "$trainer" $run --dtype bf16,scale=2
 # shellcheck disable=SC2086 # options
+expect 'local steps in bf16' 2 'error: --sync-every 2: workers send weights, not gradients' "$ddprun" -n 2 trainer $run --dtype fp32,wire=bf16 --sync-every 2
+expect 'a wire of another type' 2 'error: --dtype .*wire' "$trainer" $run --dtype fp32,wire=fp16
 expect 'local steps' 2 'error: --sync-every 2 and --dtype fp16, .*: use --dtype bf16' "$ddprun" -n 2 trainer $run --dtype fp16 --sync-every 2
 finish

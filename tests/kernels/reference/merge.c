@@ -3,6 +3,7 @@
  * Joining partial sums; see merge.h. */
 #include "config.h"
 
+#include "core/bf16.h"
 #include "tests/kernels/reference/reference.h"
 
 enum ddp_status ddp_merge_reference(const struct ddp_merge *args, void *stream)
@@ -12,9 +13,13 @@ enum ddp_status ddp_merge_reference(const struct ddp_merge *args, void *stream)
     if (status)
         return status;
     for (int64_t i = 0; i < args->count; i++) {
-        float sum = args->leaf[i];
-        for (int p = 0; p < args->partial_count; p++)
-            sum = args->partials[p][i] + sum;
+        const bool rounds = i >= args->count - args->rounded;
+        float sum = rounds ? ddp_bf16_to_f32(ddp_bf16_of(args->leaf[i])) : args->leaf[i];
+        for (int p = 0; p < args->partial_count; p++) {
+            const float left = args->partials[p][i];
+            sum += rounds ? ddp_bf16_to_f32(ddp_bf16_of(left)) : left;
+            sum = rounds ? ddp_bf16_to_f32(ddp_bf16_of(sum)) : sum;
+        }
         args->destination[i] = sum;
     }
     return DDP_OK;

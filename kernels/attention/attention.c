@@ -51,8 +51,7 @@ static struct head head_of(const struct ddp_attention_shape *s, int64_t index)
         .v = row * s->v_stride + kv,
         .y = (row * s->heads + h) * s->head_size,
         .lse = index * s->length,
-        .seen = {s->window, s->documents ? s->documents + row : NULL,
-                 length_of(s, row)},
+        .seen = {s->window, s->documents ? s->documents + row : NULL, length_of(s, row)},
         .scale = 1 / sqrtf((float)s->head_size),
     };
 }

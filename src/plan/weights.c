@@ -82,8 +82,7 @@ enum ddp_status ddp_planned_begin_weights(const struct ddp_planned *planned, flo
     /* A file has all parameters, or the frozen ones, and adapters or a head begin anew. An encoder
      * may have no head yet. */
     const bool drawn = !planned->load.file || planned->load.config.open_head ||
-                       planned->plan.model->sentence ||
-                       ddp_graph_frozen_count(planned->graph) > 0;
+                       planned->plan.model->sentence || ddp_graph_frozen_count(planned->graph) > 0;
     void *const drawn_frozen = planned->load.file ? NULL : frozen;
     struct ddp_rng rng;
     ddp_rng_seed(&rng, planned->options->seed);

@@ -252,9 +252,8 @@ static void thin_roots(ddp_comm *comm)
     const int rank = ddp_comm_rank(comm), size = ddp_comm_size(comm);
     const size_t begin = ddp_slice_begin(COUNT, GRAIN, rank, size), bytes = COUNT * sizeof(float);
     const size_t own = (ddp_slice_begin(COUNT, GRAIN, rank + 1, size) - begin) * sizeof(float);
-    const struct ddp_comm_group all = {0, 1, 2 * size};
     struct ddp_comm_roots roots = {.count = 2 * size, .bytes = ROOM};
-    char *sum = ranks_expect_of(&all, COUNT, DDP_F32, DDP_SUM);
+    char *sum = sum_leaves(0, 2 * size, COUNT, 0);
     char *zeros = calloc(1, bytes);
     void *memory;
     roots.first = calloc((size_t)size + 1, sizeof *roots.first);
@@ -268,7 +267,7 @@ static void thin_roots(ddp_comm *comm)
         for (int i = 0; i < 2; i++) {
             NEED(ddp_comm_provide(comm, at + i * ROOM, bytes) == DDP_OK);
             NEED(memcmp(at + i * ROOM, zeros, i ? bytes / DDP_PAGE * DDP_PAGE : 4 * begin) == 0);
-            put_root(at + i * ROOM, 2 * rank + i, 2 * rank + i + 1, COUNT);
+            put_root(at + i * ROOM, 2 * rank + i, 2 * rank + i + 1, COUNT, 0);
             NEED(pages_in(at + i * ROOM, ROOM) == ROOM / DDP_PAGE);
         }
         NEED(ddp_comm_reduce_roots_start(comm, (float *)memory, COUNT, GRAIN, &roots, 0, true) ==

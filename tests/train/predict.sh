@@ -140,14 +140,14 @@ cmp -s "$work/first.csv" "$work/p.csv" || fail "a run that fails has written ove
 python=${PYTHON:-python3}
 if command -v "$python" >/dev/null; then
     "$python" -B "$here/tests/train/predict_check.py" images "$work/images" || exit 99
-    expect "images" 0 '^1 two, "2" +0 +' $t --data "$work/images" --val "$work/images" --hidden 8 --epochs 40 --batch-size 4 \
+    expect "images" 0 '^1 two, "2" +0 +' $t --data "$work/images" --val "$work/images" --model mlp --hidden 8 --epochs 40 --batch-size 4 \
         --verbose --save "$work/i"
     expect "images" 0 'predictions of 12 samples' "$ddprun" -n 2 $t --data "$work/images" --no-eval --load "$work/i" --predict "$work/i.csv"
     expect "images" 0 '' "$python" -B "$here/tests/train/predict_check.py" names "$work/i.csv"
     mkdir "$work/flat"
     find "$work/images" -name '*.png' -exec cp {} "$work/flat" \;
     expect "images without labels" 2 'nothing to evaluate on, because .*flat has no labels' \
-        $t --data "$work/images" --val "$work/flat" --eval-only --hidden 8 --load "$work/i"
+        $t --data "$work/images" --val "$work/flat" --eval-only --model mlp --hidden 8 --load "$work/i"
 else
     not_run "images: there is no $python"
 fi

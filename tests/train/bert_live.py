@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+"""usage: bert_live.py TRAINER DIRECTORY
+
+Losses of 50 steps of a small encoder with random weights beside transformers (classes, numbers) and sentence-transformers (pairs
+with a negative): the largest difference is at most 1e-5. What is exported gives their losses too."""
+import json
+import os
+import random
+import subprocess
+import sys
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.losses import MultipleNegativesRankingLoss
+from sentence_transformers.models import Pooling, Transformer
+from transformers import BertConfig, BertForSequenceClassification, BertModel, BertTokenizerFast
+
+trainer, work = os.path.abspath(sys.argv[1]), sys.argv[2]
+STEPS, BATCH, LENGTH = 50, 6, 64
+RATES = {"classes": 3e-4, "numbers": 1e-3, "pairs": 1e-4}
+TEXTS = {"classes": ("text",), "numbers": ("sentence1", "sentence2"), "pairs": ("anchor", "positive", "negative")}
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+torch.set_num_threads(1)
+random.seed(1)
+torch.manual_seed(1)
+words = ["".join(random.choice(LETTERS) for _ in range(random.randint(3, 9))) for _ in range(400)]
+
+
+def sentence():
+    return " ".join(random.choice(words) for _ in range(random.randint(3, 20)))
+
+
+def make(kind, path):
+    """The model's directory, and the rows of its data."""
+    os.makedirs(path)
+    known = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + list(LETTERS) + ["##" + letter for letter in LETTERS] + words[:200]
+    with open(f"{path}/vocab.txt", "w") as file:
+        file.write("\n".join(dict.fromkeys(known)) + "\n")
+    config = BertConfig(vocab_size=len(dict.fromkeys(known)), num_hidden_layers=2, hidden_size=64, num_attention_heads=2,
+                        intermediate_size=128, num_labels=1 if kind == "numbers" else 3, hidden_dropout_prob=0.0,
+                        attention_probs_dropout_prob=0.0)
+    if kind == "numbers":
+        config.problem_type = "regression"
+    (BertModel if kind == "pairs" else BertForSequenceClassification)(config).save_pretrained(path)
+    with open(f"{path}/tokenizer_config.json", "w") as file:
+        json.dump({"do_lower_case": True, "tokenizer_class": "BertTokenizer"}, file)
+    rows = []
+    for i in range(STEPS * BATCH):
+        row = {name: sentence() for name in TEXTS[kind]}
+        if kind == "classes":
+            row = {"text": words[i % 3] + " " + row["text"], "label": i % 3}
+        elif kind == "numbers":
+            row["label"] = round(random.random() * 5, 2)
+        rows.append(row)
+    with open(f"{path}/data.jsonl", "w") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    return rows
+
+
+def theirs(kind, path, rows, steps):
+    """Losses, of training or with steps 0 of the first batch alone."""
+    tokens = BertTokenizerFast(f"{path}/vocab.txt", do_lower_case=True)
+    options = {"padding": True, "truncation": True, "max_length": LENGTH, "return_tensors": "pt"}
+    if kind == "pairs":
+        body = Transformer(path)
+        model = SentenceTransformer(modules=[body, Pooling(64)], device="cpu")
+        loss_of = MultipleNegativesRankingLoss(model)
+    else:
+        model = BertForSequenceClassification.from_pretrained(path)
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATES[kind], weight_decay=0.0)
+    losses = []
+    for step in range(max(steps, 1)):
+        batch = rows[step * BATCH:(step + 1) * BATCH]
+        texts = [[row[name] for row in batch] for name in TEXTS[kind]]
+        if kind == "pairs":
+            loss = loss_of([dict(tokens(some, **options)) for some in texts], None)
+        else:
+            labels = torch.tensor([row["label"] for row in batch], dtype=torch.long if kind == "classes" else torch.float32)
+            loss = model(**tokens(*texts, **options), labels=labels).loss
+        losses.append(loss.item())
+        if steps:
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+    return losses
+
+
+failed = 0
+for kind in TEXTS:
+    path = f"{work}/{kind}"
+    rows = make(kind, path)
+    subprocess.run([trainer, "--load", path, "--data", f"{path}/data.jsonl", "--batch-size", str(BATCH), "--seq-len", str(LENGTH),
+                    "--steps", str(STEPS), "--lr", str(RATES[kind]), "--schedule", "constant", "--weight-decay", "0", "--clip-grad-norm", "1",
+                    "--no-shuffle", "--no-eval", "--quiet", "--threads", "1", "--log", f"{path}/log", "--export", f"{path}/out"],
+                   check=True)
+    with open(f"{path}/log") as file:
+        ours = [row["loss"] for row in map(json.loads, file) if row["event"] == "step"]
+    expected = theirs(kind, path, rows, STEPS)
+    apart = max(abs(a - b) for a, b in zip(ours, expected))
+    again = theirs(kind, f"{path}/out", rows, 0)[0]
+    print(f"{kind}: {len(ours)} losses, from {ours[0]:.4f} to {ours[-1]:.4f}, largest difference {apart:.1e}; "
+          f"exported {again:.4f}")
+    failed += len(ours) != STEPS or not apart <= 1e-5 or not again < ours[0]
+sys.exit(failed > 0)

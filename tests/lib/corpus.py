@@ -960,7 +960,7 @@ def write_link():
     def frame(kind, data=b"", size=None):
         return struct.pack("=II", len(data) if size is None else size, kind) + data
 
-    def hello(magic=0x6b6e696c70726464, protocol=5, node=1, nodes=4, version=b"0.3.0"):
+    def hello(magic=0x6b6e696c70726464, protocol=6, node=1, nodes=4, version=b"0.3.0"):
         return frame(1, struct.pack("=QIIIIQ32s32s32x", magic, protocol, 2, node, nodes, 7, bytes(range(32)), version))
 
     def join(version=b"0.3.0", host=b"node1", contact=b"10.0.0.2 29500", command=b"trainer\0--steps\0004", nproc=2):
@@ -982,7 +982,7 @@ def write_link():
     status = struct.pack("=Iiqqq16sII", 0, 2, 5, 6, 1000, b"backward", 1, 0)
     link("good-hello", hello_phase, hello())
     link("good-hello-bytes", hello_phase, hello(), 1)
-    link("good-hello-other-protocol", hello_phase, hello(protocol=6, node=9, nodes=0, version=b"x" * 32))
+    link("good-hello-other-protocol", hello_phase, hello(protocol=7, node=9, nodes=0, version=b"x" * 32))
     link("good-refused", hello_phase, frame(4, struct.pack("=II1000s", 3, 2, b"")))
     link("good-proof", proof_phase, frame(2, bytes(32)))
     link("good-proof-largest", proof_phase, frame(2, bytes(2048)), 255)
@@ -990,6 +990,7 @@ def write_link():
     link("good-joined-pings", joined, frame(7, status) * 3 + frame(8), 7)
     link("good-welcome", waiting, frame(7, status) + member(3, b"node0\0") + member(1, b"node1\0") + welcome())
     link("good-welcome-again", running, member(4096, b"\0") + member(2, b"x" * 255 + b"\0") + welcome(restart=3))
+    link("good-welcome-waits", running, welcome(node=2))
     link("good-id", running, frame(16, struct.pack("=II", 0, 63) + b"x") + frame(16, struct.pack("=II", 0, 0) + bytes(256)))
     link("good-id-empty", running, frame(16, bytes(8)))
     link("good-address", running, frame(16, struct.pack("=II", 0, 67) + bytes(1016)), 100)
@@ -1009,7 +1010,7 @@ def write_link():
             ("member-no-workers", waiting, member(0, b"node1\0")), ("member-workers", running, member(4097, b"node1\0")),
             ("member-longer", waiting, member(1, bytes(257))), ("join-no-workers", join_phase, join(nproc=0)),
             ("port", waiting, welcome(port=65536)), ("port-zero", waiting, welcome(port=0)), ("welcome-0", running, welcome(node=0)),
-            ("welcome-node", running, welcome(node=2)), ("welcome-restart", running, welcome(restart=2**31)),
+            ("welcome-restart", running, welcome(restart=2**31)),
             ("join-command", join_phase, join(command=b"x" * 1024)), ("join-contact", join_phase, join(contact=b"1" * 80)),
             ("refused-text", hello_phase, frame(4, struct.pack("=II1000s", 3, 2, b"x" * 1000))),
             ("ping-phase", running, frame(7, status[:-24] + b"x" * 16 + status[-8:])), ("kind-unknown", running, frame(29, step)),

@@ -26,7 +26,7 @@ same "images: 1 worker x 8" "$trainer" "$@" --data-threads 3
 same "images: 4 workers x 2" "$ddprun" -n 4 trainer "$@" --data-threads 2
 same "images: dp, 4 replicas x 2" "$trainer" --mode dp --replicas 4 "$@" --data-threads 2
 first=
-set -- --data "$work/images" --image-size 800 --hidden none --batch-size 2 --global-batch 8 --steps 2 --no-eval --quiet --threads 1
+set -- --data "$work/images" --image-size 800 --model mlp --hidden none --batch-size 2 --global-batch 8 --steps 2 --no-eval --quiet --threads 1
 same "large images: 1 worker x 4" "$trainer" "$@" --data-threads 3
 same "large images: 2 workers x 2" "$ddprun" -n 2 trainer "$@"
 # Numbers of shards that are not a power of two: one shard a worker.

@@ -35,7 +35,7 @@ same "resumed: 2 x 2, --zero 0, 3 x 1" nodes 3 1 "$@" --resume --steps 6 $split
 
 # peak STAGE: of the worker that held most, in MB; gradients are 51 MB
 peak() {
-    nodes 2 1 "$trainer" --model gpt2 --data "$work/text" --layers 4 --heads 4 --channels 512 --seq-len 4 --batch-size 1 --steps 2 \
+    nodes 2 1 "$trainer" --device cpu --model gpt2 --data "$work/text" --layers 4 --heads 4 --channels 512 --seq-len 4 --batch-size 1 --steps 2 \
         --no-eval --threads 1 --zero "$1" --bucket-mb 1 | sed -n 's/^memory  *\([0-9.]*\) MB at the peak.*/\1/p'
 }
 if [ -n "${DDP_SANITIZE:-}" ]; then
@@ -49,6 +49,6 @@ fi
 expect "local steps" 2 '--sync-every 4: each worker .*--zero 0' "$ddprun" -n 2 "$trainer" $few --sync-every 4 --zero 2
 expect "on GPUs" 2 '--zero 2 splits gradients in the memory of the host, .* cuda: use --zero 1' \
     "$trainer" --device cuda --mode ddp --zero 2 --plan --model gpt2
-expect "plan" 0 '^update .*split over the workers with the gradients, on one copy' "$ddprun" -n 2 "$trainer" --plan --model gpt2 --zero 2
+expect "plan" 0 '^update .*split over the workers with the gradients, on one copy' "$ddprun" -n 2 "$trainer" --device cpu --plan --model gpt2 --zero 2
 expect "table" 0 'ddp  *8  *2  *fp32' "$ddprun" -n 2 "$trainer" --device cpu --model gpt2 --plan-memory 8G --zero 2
 finish

@@ -51,7 +51,7 @@ command_of() {
     texts) echo "$gpt2 --data $work/texts --val-split 0.2" ;;
     split) echo "--quiet --batch-size 2 --hidden 8 --steps 3 --threads 2 --normalize --val-split 1" \
         "--data $here/tests/data/golden/npy/names-sklearn.npz" ;;
-    images) echo "--quiet --dataset images --data $work/images --val $work/images --image-size 8 --batch-size 4 --hidden 8" \
+    images) echo "--quiet --dataset images --data $work/images --val $work/images --image-size 8 --batch-size 4 --model mlp --hidden 8" \
         "--steps 3" ;;
     load) echo "${gpt2%--model*} --load $work/in/c --batch-size 2 --steps 2" ;;
     parts) echo "${gpt2%--model*} --load $work/in/parts --batch-size 2 --steps 2" ;;

@@ -53,7 +53,13 @@ static enum ddp_status open_wire(struct ddp *ddp, ddp_comm **comm)
 /* In double and in the fixed tree: a repeated run has the same bits. */
 static enum ddp_status sync_sums(void *arg, double *sums, size_t count)
 {
-    return ddp_comm_allreduce(arg, sums, count, DDP_F64, DDP_SUM);
+    struct ddp *ddp = arg;
+    enum ddp_status status = DDP_OK;
+    /* Another machine's messages move while somebody waits for them: nobody may wait for these sums
+     * while a bucket is on its way. */
+    if (ddp->share.nodes > 1 && !ddp->own_wire)
+        status = ddp_comm_finish(ddp->share.wire);
+    return status == DDP_OK ? ddp_comm_allreduce(ddp->sync, sums, count, DDP_F64, DDP_SUM) : status;
 }
 
 static enum ddp_status open_sync(struct ddp *ddp)
@@ -66,9 +72,9 @@ static enum ddp_status open_sync(struct ddp *ddp)
                                            : ddp_comm_create(&ddp->sync, ddp->mode.setup.job, NULL);
     if (status != DDP_OK)
         return status;
-    ddp_exec_set_sync(replica->exec, sync_sums, ddp->sync, ddp->share.size);
+    ddp_exec_set_sync(replica->exec, sync_sums, ddp, ddp->share.size);
     if (replica->tail_exec)
-        ddp_exec_set_sync(replica->tail_exec, sync_sums, ddp->sync, ddp->share.size);
+        ddp_exec_set_sync(replica->tail_exec, sync_sums, ddp, ddp->share.size);
     return DDP_OK;
 }
 

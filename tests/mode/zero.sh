@@ -24,6 +24,7 @@ same "resnet 56: accumulation" "$@" --size 56 --global-batch 8
 same "resnet 56: 2 x 2" nodes 2 2 "$@" --size 56 --global-batch 8 $split
 first=
 same "sync-batch-norm: 1 x 4" "$ddprun" -n 4 "$@" --size 20 --sync-batch-norm
+same "sync-batch-norm: 2 x 2" nodes 2 2 "$@" --size 20 --sync-batch-norm --bucket-mb 0.02
 same "sync-batch-norm: 1 x 4, gradients split" "$ddprun" -n 4 "$@" --size 20 --sync-batch-norm --zero 2 --bucket-mb 0.2
 
 first=

@@ -51,7 +51,8 @@ enum ddp_status ddp_thread_failed(int error, const char *format, ...)
         pthread_attr_getstacksize(&attributes, &stack);
         pthread_attr_destroy(&attributes);
     }
-    if (error == ENOMEM || !ddp_memory_probe(stack + DDP_PAGE))
+    /* the C library takes a little more than the stack */
+    if (error == ENOMEM || !ddp_memory_probe(stack + (1 << 20)))
         return ddp_fail(DDP_ERR_MEMORY, "out of memory: cannot start %s: no room for its stack",
                         what);
     return ddp_fail(DDP_ERR_SYSTEM, "cannot start %s: %s", what, strerror(error));

@@ -78,6 +78,9 @@ bool takeover_waits(struct job *job)
         return true;
     elastic->return_ns = 0;
     elastic->silent = elastic->voters - there;
+    /* One that lives and does not come may have gone on with a node 0 that this one was cut off
+     * from, and that has ended since. */
+    elastic->tie_is_lost = elastic->tie_is_lost || there < elastic->expected;
     return false;
 }
 

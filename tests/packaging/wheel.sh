@@ -43,7 +43,7 @@ same "build tree" "$trainer" $training
 # finds_cuda PYTHON: the wheel of the plugin finds CUDA where NVIDIA's wheels put it, and libddp's libraries in the other wheel.
 finds_cuda() {
     expect "$1: pip install of the plugin" 0 '' $pip install -q --no-index --no-deps "$cuda_wheel"
-    site=$(echo "$work"/venv/lib/python*/site-packages/nvidia)
+    site=$(echo "$work"/venv/lib/python*/site-packages)/nvidia
     mkdir -p "$site/cu13/lib" "$site/nccl/lib"
     ldd "$top/.libs/libddp-cuda.so" | awk '/lib(cudart|cublasLt|nccl)\.so/ { print $3 }' | while read -r library; do
         case $library in

@@ -29,6 +29,7 @@ struct tiff_reader {
 
 /* --- what libtiff calls ----------------------------------------------------------------------- */
 
+DDP_PRINTF(4, 0)
 static int on_error(TIFF *tiff, void *arg, const char *module, const char *format, va_list args)
 {
     struct tiff_reader *r = arg;

@@ -386,7 +386,7 @@ grep -q 'rank 2 has not arrived at all-reduce 1042' "$tmp/err0" || wrong 'node 0
 grep -q '^ddprun:  *1 .* backward ' "$tmp/err0" || wrong 'node 0 has no table'
 
 # Before a step is finished, on any node, it takes longer.
-DDP_FAULTS=slow:rank=3,step=1,ms=6000 begin -n 2 --timeout 3 $helper steps 5
+DDP_FAULTS=slow:rank=3,step=1,ms=$((3000 * patience)) begin -n 2 --timeout $((2 * patience)) $helper steps 5
 ends 'slow to set up' 0
 DDP_FAULTS=slow:rank=0,step=2,ms=9000 begin -n 2 --timeout 1 $helper steps 5
 ends 'slow in a step' 124

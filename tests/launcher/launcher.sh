@@ -335,11 +335,11 @@ run 124 -n 4 --timeout 0.5 --setup-timeout 0.5 $helper groups 1; says 'rank 0 ha
 run 124 -n 4 --timeout 0.5 --setup-timeout 0.5 $helper groups 0
 says 'rank 3 has not arrived at all-reduce 100 of ranks 1 3; rank 1 has waited [01] s; rank 3 is in barrier 0$'
 run 124 -n 2 --timeout 0.3 sleep 60; says "no worker has used CPU time or written anything for 0.3 s"
-DDP_FAULTS=slow:rank=1,step=1,ms=4000 run 0 -n 2 --timeout 2 $helper steps 20 # before a step is finished; also in the next attempt
+DDP_FAULTS=slow:rank=1,step=1,ms=$((3000 * patience)) run 0 -n 2 --timeout $((2 * patience)) $helper steps 20 # before a step is finished; also in the next attempt
 DDP_FAULTS=slow:rank=1,step=2,ms=9000 run 124 -n 2 --timeout 0.5 $helper steps 20; says 'no rank has made progress for 0.5 s; ending'
 DDP_FAULTS=stop:rank=1,step=1 run 124 -n 2 --timeout 0.5 --setup-timeout 0.9 $helper steps 20; says 'for 0.9 s before the first' # time: longer than the limit
-DDP_FAULTS=kill:rank=1,step=7 run 0 -n 2 --timeout 2 --max-restarts 1 sh -c \
-    'test $TORCHELASTIC_RESTART_COUNT = 0 || test $RANK = 1 || sleep 3; exec "$0" steps 20' $helper
+DDP_FAULTS=kill:rank=1,step=7 run 0 -n 2 --timeout $((2 * patience)) --max-restarts 1 sh -c \
+    'test $TORCHELASTIC_RESTART_COUNT = 0 || test $RANK = 1 || sleep $1; exec "$0" steps 20' $helper $((3 * patience))
 run 0 -n 3 --straggler-report $helper straggle 1
 says 'rank 1 arrived last most'
 $ddprun -n 3 $helper hang 1 2>"$tmp/err" &

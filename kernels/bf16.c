@@ -11,7 +11,7 @@
 #define GRANULE  64
 
 DDP_MULTIVERSION
-void ddp_bf16_pack(const float *restrict x, uint16_t *restrict y, int64_t n)
+static void pack(const float *restrict x, uint16_t *restrict y, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         uint32_t bits;
@@ -21,10 +21,15 @@ void ddp_bf16_pack(const float *restrict x, uint16_t *restrict y, int64_t n)
     }
 }
 
+void ddp_bf16_pack(const float *x, uint16_t *y, int64_t n)
+{
+    pack(x, y, n);
+}
+
 static void convert_range(const void *arg, int64_t begin, int64_t end)
 {
     const struct ddp_to_bf16 *args = arg;
-    ddp_bf16_pack(args->x + begin, args->y + begin, end - begin);
+    pack(args->x + begin, args->y + begin, end - begin);
 }
 
 enum ddp_status ddp_to_bf16(const struct ddp_to_bf16 *args, void *stream)
@@ -37,10 +42,15 @@ enum ddp_status ddp_to_bf16(const struct ddp_to_bf16 *args, void *stream)
 }
 
 DDP_MULTIVERSION
-void ddp_bf16_unpack(const uint16_t *restrict x, float *restrict y, int64_t n)
+static void unpack(const uint16_t *restrict x, float *restrict y, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         y[i] = ddp_bf16_to_f32(x[i]);
+}
+
+void ddp_bf16_unpack(const uint16_t *x, float *y, int64_t n)
+{
+    unpack(x, y, n);
 }
 
 DDP_MULTIVERSION

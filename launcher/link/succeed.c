@@ -25,6 +25,7 @@
 #define PROBE_MS  2000
 #define END_MS    100 /* a process that ends closes its connections before it listens no more */
 #define END_LOOKS 20
+#define END_LATE  5 /* looks that one which really ends does not outlive */
 
 enum member_state {
     MEMBER_SILENT,
@@ -148,19 +149,22 @@ static bool is_cut_off(const struct link_succession *succession)
     return 2 * silent + succession->tie_is_lost > succession->voters;
 }
 
-/* Finds out which of the members have ended. One whose connection was closed gets time to do so. */
+/* Finds out which of the members have ended. One whose connection was closed gets time to do so;
+ * one that has run on for longer was left, by a network that reset the connection: it went on with
+ * others, and its end since then is not for this node to answer. */
 static enum ddp_status probe_all(struct candidate *members, const struct link *last)
 {
     const bool closed = last->peers[0].ended;
     if (closed)
         poll(NULL, 0, END_MS);
     enum ddp_status status = probe(members, last->count);
-    for (int i = 0; i < END_LOOKS && status == DDP_OK && closed; i++) {
-        if (members[0].state != MEMBER_LIVES)
-            break;
+    int looks = 0;
+    while (status == DDP_OK && closed && members[0].state == MEMBER_LIVES && looks++ < END_LOOKS) {
         poll(NULL, 0, END_MS);
         status = probe(members, 1);
     }
+    if (looks > END_LATE && members[0].state == MEMBER_HAS_ENDED)
+        members[0].state = MEMBER_LIVES;
     return status;
 }
 
@@ -176,7 +180,7 @@ static enum ddp_status find_next(struct link **next, const struct link *last,
         const int heir = find_heir(last, members, succession);
         if (node0->ended && members[0].state == MEMBER_LIVES)
             return ddp_fail(DDP_ERR_IO,
-                            "node 0 (%s) runs, but has closed the connection: this node is out; "
+                            "node 0 (%s) has closed the connection, and gone on: this node is out; "
                             "start it again",
                             node0->name);
         if (is_cut_off(succession))

@@ -260,10 +260,8 @@ static enum ddp_status check(struct ddp_model_config *config)
     if (bert->channels % bert->heads)
         return ddp_fail(DDP_ERR_INVALID, "bert: a width of %lld is not a multiple of %lld heads",
                         (long long)bert->channels, (long long)bert->heads);
-    if (length > bert->context)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--seq-len %lld is more than the model's context of %lld tokens",
-                        (long long)length, (long long)bert->context);
+    if (ddp_model_check_length(length, bert->context) != DDP_OK)
+        return DDP_ERR_INVALID;
     if (config->vocabulary > bert->vocabulary)
         return ddp_fail(DDP_ERR_INVALID,
                         "the tokenizer has %lld tokens, and the model's vocabulary %lld: give the "
@@ -280,18 +278,6 @@ static int64_t sentence(const struct ddp_model_config *config)
 static struct ddp_lora *lora_of(union ddp_model_own *own)
 {
     return &ddp_bert_of(own)->lora;
-}
-
-static void take(struct ddp_model_config *config, const struct ddp_model_config *loaded,
-                 bool own_dropout, bool own_lora)
-{
-    struct ddp_bert *bert = ddp_bert_of(&config->own);
-    const struct ddp_lora lora = bert->lora;
-    (void)own_dropout;
-    *bert = *ddp_bert_in(loaded);
-    if (own_lora)
-        bert->lora = lora;
-    config->described = true;
 }
 
 static void leave_open(struct ddp_model_config *named, const struct ddp_model_config *loaded,
@@ -332,7 +318,6 @@ const struct ddp_model ddp_model_bert = {
     .sentence = sentence,
     .exports_directory = true,
     .lora = lora_of,
-    .take = take,
     .leave_open = leave_open,
     .build = build,
 };

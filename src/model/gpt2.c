@@ -172,10 +172,8 @@ static enum ddp_status check(struct ddp_model_config *config)
         gpt2->context = length;
     if (gpt2->norm_eps == 0)
         gpt2->norm_eps = 1e-5;
-    if (length > gpt2->context)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--seq-len %lld is more than the model's context of %lld tokens",
-                        (long long)length, (long long)gpt2->context);
+    if (ddp_model_check_length(length, gpt2->context) != DDP_OK)
+        return DDP_ERR_INVALID;
     if (gpt2->layers == 0 || gpt2->heads == 0 || gpt2->channels == 0)
         return ddp_fail(DDP_ERR_INVALID, "gpt2: no layers, heads or channels");
     if (gpt2->channels % gpt2->heads)
@@ -195,10 +193,9 @@ static double dropout(const struct ddp_model_config *config)
 }
 
 static void take(struct ddp_model_config *config, const struct ddp_model_config *loaded,
-                 bool own_dropout, bool own_lora)
+                 bool own_dropout)
 {
     struct ddp_gpt2 *gpt2 = ddp_gpt2_of(&config->own);
-    (void)own_lora;
     ddp_gpt2_fill(gpt2, ddp_gpt2_in(loaded));
     if (!own_dropout)
         gpt2->dropout = ddp_gpt2_in(loaded)->dropout;

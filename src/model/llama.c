@@ -474,10 +474,8 @@ static enum ddp_status check(struct ddp_model_config *config)
         llama->head_size > DDP_LLAMA_HEAD)
         return ddp_fail(DDP_ERR_INVALID, "llama: a head size of %lld, of which %lld turn",
                         (long long)llama->head_size, (long long)llama->rope.size);
-    if (length > llama->context)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--seq-len %lld is more than the model's context of %lld tokens",
-                        (long long)length, (long long)llama->context);
+    if (ddp_model_check_length(length, llama->context) != DDP_OK)
+        return DDP_ERR_INVALID;
     return check_lora(llama);
 }
 
@@ -489,18 +487,6 @@ static int64_t context(const struct ddp_model_config *config)
 static struct ddp_lora *lora_of(union ddp_model_own *own)
 {
     return &ddp_llama_of(own)->lora;
-}
-
-static void take(struct ddp_model_config *config, const struct ddp_model_config *loaded,
-                 bool own_dropout, bool own_lora)
-{
-    struct ddp_llama *llama = ddp_llama_of(&config->own);
-    const struct ddp_lora lora = llama->lora;
-    (void)own_dropout;
-    *llama = *ddp_llama_in(loaded);
-    if (own_lora)
-        llama->lora = lora;
-    config->described = true;
 }
 
 static void leave_open(struct ddp_model_config *named, const struct ddp_model_config *loaded,
@@ -540,7 +526,6 @@ const struct ddp_model ddp_model_llama = {
     .exports_directory = true,
     .vocabulary = llama_vocabulary,
     .lora = lora_of,
-    .take = take,
     .leave_open = leave_open,
     .build = build,
 };

@@ -34,6 +34,32 @@ bool ddp_model_same(const struct ddp_model *a, const struct ddp_model *b)
     return a == b || (a->build == b->build && strcmp(a->name, b->name) == 0);
 }
 
+enum ddp_status ddp_model_check_length(int64_t length, int64_t context)
+{
+    return length > context
+               ? ddp_fail(DDP_ERR_INVALID,
+                          "--seq-len %lld is more than the model's context of %lld tokens",
+                          (long long)length, (long long)context)
+               : DDP_OK;
+}
+
+bool ddp_model_take(const struct ddp_model *model, struct ddp_model_config *config,
+                    const struct ddp_model_config *loaded, bool own_dropout, bool own_lora)
+{
+    if (model->take) {
+        model->take(config, loaded, own_dropout);
+        return true;
+    }
+    if (!model->lora)
+        return false;
+    const struct ddp_lora lora = *model->lora(&config->own);
+    config->own = loaded->own;
+    if (own_lora)
+        *model->lora(&config->own) = lora;
+    config->described = true;
+    return true;
+}
+
 int64_t ddp_model_adapters(const struct ddp_model *model, const struct ddp_model_config *config)
 {
     union ddp_model_own own = config->own;

@@ -93,10 +93,10 @@ struct ddp_model {
     int64_t (*vocabulary)(const char *size);
     double (*dropout)(const struct ddp_model_config *config); /* NULL: it has none */
     struct ddp_lora *(*lora)(union ddp_model_own *own);       /* adapters; NULL: it has none */
-    /* Completes a config with that of loaded weights, except what options say of dropout and
-     * adapters. NULL: own is all of it, and the shapes of parameters are compared. */
+    /* Completes a config with that of loaded weights, except what options say of dropout. NULL: own
+     * is all of it; without adapters the shapes of parameters are compared. */
     void (*take)(struct ddp_model_config *config, const struct ddp_model_config *loaded,
-                 bool own_dropout, bool own_lora);
+                 bool own_dropout);
     /* What a size leaves open becomes that of loaded weights: before and after it is configured.
      * May be NULL. */
     void (*leave_open)(struct ddp_model_config *named, const struct ddp_model_config *loaded,
@@ -121,6 +121,14 @@ const struct ddp_model *ddp_model_default(enum ddp_model_data data);
  * these. */
 const struct ddp_model *ddp_model_on(const struct ddp_model *model, enum ddp_model_data data);
 bool ddp_model_same(const struct ddp_model *a, const struct ddp_model *b);
+
+/* That the length of samples is at most the model's context. */
+enum ddp_status ddp_model_check_length(int64_t length, int64_t context);
+
+/* Completes a config with that of loaded weights, except what options say of dropout and adapters.
+ * false: the model leaves that to its caller. */
+bool ddp_model_take(const struct ddp_model *model, struct ddp_model_config *config,
+                    const struct ddp_model_config *loaded, bool own_dropout, bool own_lora);
 
 /* The rank of a config's adapters; 0: none. */
 int64_t ddp_model_adapters(const struct ddp_model *model, const struct ddp_model_config *config);

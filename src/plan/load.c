@@ -453,12 +453,13 @@ enum ddp_status ddp_load_apply(const struct ddp_load *load, const struct ddp_tra
     bool same = true;
     const struct ddp_model *model = load->model ? load->model : options->model;
     config->described = load->model && !options->size;
-    if (load->model && model->take)
-        model->take(config, &load->config, options->config || ddp_train_given(options, "dropout"),
-                    ddp_train_given(options, "lora"));
+    const bool taken =
+        load->model && ddp_model_take(model, config, &load->config,
+                                      options->config || ddp_train_given(options, "dropout"),
+                                      ddp_train_given(options, "lora"));
     if (model->lora && (!load->model || load->hf.vocabulary > 0))
         freeze(model->lora(&config->own), load, options->frozen_dtype);
-    if (!load->model || model->take)
+    if (!load->model || taken)
         return DDP_OK;
     config->own = load->config.own;
     struct ddp_model_config filled = *config, loaded = load->config;

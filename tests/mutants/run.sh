@@ -6,7 +6,9 @@
 #   Tests: the tests that must fail, run in this order until one does; check_NAME:CASE is one case of a unit test
 #   Hangs: SECONDS    (only where the fault makes a test hang: for so long, and then it is caught)
 # What fails to compile or does not apply is an error of the table. The tests must pass without the fault.
+# A test ends with its first failure. Fastest with ccache, which compiles what a fault was planted in once for all copies.
 # usage: run.sh [NAME ...]    in the build directory; make check-mutants. MUTANTS_JOBS: copies worked on at once.
+# MUTANTS_GO_ON=1: what mutants/results has of a run that was ended is not tried again, except errors.
 # Exit status: 0 when at least 95 % are caught, 77 when a test could not run here, else 1. All output is in mutants/.
 set -u
 top=$(cd "${srcdir:-.}" && pwd)
@@ -17,7 +19,9 @@ jobs=${MUTANTS_JOBS:-$(nproc)}
 least=95 # per cent
 limit=240 # seconds a test may take
 unset MAKEFLAGS MFLAGS MAKELEVEL TESTS DDP_LONG
-export CK_TIMEOUT_MULTIPLIER=3
+export CK_TIMEOUT_MULTIPLIER=3 FIRST_FAILURE=yes # result.inc
+export CCACHE_BASEDIR=$work CCACHE_NOHASHDIR=1
+! command -v ccache >/dev/null || export CC="ccache ${CC:-cc}" CXX="ccache ${CXX:-c++}"
 
 field() { sed -n "/^--- /q; s/^$1: *//p" "$2"; }
 patch_of() { find "$table" -name "$1.patch"; }
@@ -93,10 +97,21 @@ end_marked()
     done
 }
 
+# end_at_failure WORKER: reads what Check tells of each case, and ends the program after one that failed
+end_at_failure()
+{
+    local result
+    while read -r result _; do
+        [ "$result" != not ] || break
+    done <>"$work/$1/cases"
+    touch "$work/$1/failed"
+    end_marked "$$.$1"
+}
+
 # run_test WORKER TEST SECONDS: leaves PASS, FAIL, SKIP, ERROR, HANG or BUILD in $outcome
 run_test()
 {
-    local build=$work/$1/build test=${2%%:*} status environment=("MUTANT=$$.$1")
+    local build=$work/$1/build test=${2%%:*} status reader environment=("MUTANT=$$.$1")
     [ "$test" = "$2" ] || environment+=("CK_RUN_CASE=${2#*:}")
     rm -f "$build/$test.trs" "$build/$test.log"
     # shellcheck disable=SC2046 # words
@@ -104,12 +119,20 @@ run_test()
         outcome=BUILD
         return
     fi
+    rm -f "$work/$1/cases" "$work/$1/failed"
+    mkfifo "$work/$1/cases"
+    end_at_failure "$1" &
+    reader=$!
+    case $test in check_*) environment+=("CK_TAP_LOG_FILE_NAME=$work/$1/cases") ;; esac
     env "${environment[@]}" timeout --kill-after=5 "$3" "$make" -s -C "$build" "$test.log" >>"$work/$1/log" 2>&1
     status=$?
     end_marked "$$.$1"
+    kill "$reader" 2>/dev/null
+    wait "$reader" 2>/dev/null
     outcome=$(sed -n 's/^:test-result: //p' "$build/$test.trs" 2>/dev/null)
     outcome=${outcome%% *}
     case $status in 124 | 137) outcome=HANG ;; esac
+    [ ! -e "$work/$1/failed" ] || outcome=FAIL
     [ -n "$outcome" ] || outcome=ERROR
     cat "$build/$test.log" >>"$work/$1/log" 2>/dev/null
 }
@@ -170,7 +193,8 @@ plant()
 worker()
 {
     local number line
-    mkdir -p "$work/$1" && rm -rf "$work/$1/known" && mkdir "$work/$1/known"
+    [ -n "${MUTANTS_GO_ON:-}" ] || rm -rf "$work/$1/known"
+    mkdir -p "$work/$1/known"
     : >"$work/$1/log"
     if ! prepare "$1" >>"$work/$1/log" 2>&1 || ! programs "$1" >"$work/$1/programs"; then
         echo "copy $1 cannot be built:" && tail -n 20 "$work/$1/log"
@@ -189,7 +213,9 @@ worker()
 
 # --- all ----------------------------------------------------------------------------------------------------------------
 
-mkdir -p "$work" && rm -rf "$work/release" "$work/results" && : >"$work/results"
+mkdir -p "$work" && rm -rf "$work/release"
+[ -n "${MUTANTS_GO_ON:-}" ] && [ -e "$work/results" ] || : >"$work/results"
+sed -i '/\terror\t/d' "$work/results"
 if ! "$make" -s distdir distdir="$work/release" >"$work/distdir.log" 2>&1; then
     cat "$work/distdir.log"
     exit 99
@@ -198,12 +224,14 @@ chmod -R u+w "$work/release"
 [ $# -gt 0 ] || set -- $(find "$table" -name '*.patch' | sed 's,.*/\(.*\)\.patch$,\1,' | sort)
 # The faults by their first test, those of one file together; the groups that take longest first.
 for name in "$@"; do
+    ! grep -q "^$name	" "$work/results" || continue
     patch=$(patch_of "$name")
     printf '%s %s %s\n' "$(field Tests "$patch" | cut -d ' ' -f 1)" "$(sed -n 's/^+++ //p' "$patch" | head -n 1)" "$name"
-done | sort | awk '
+done | sort | awk -v table="$top/tests/lib/seconds" '
+    BEGIN { while ((getline line <table) > 0) if (split(line, field) == 2) seconds[field[1]] = field[2]; line = "" }
     $1 != last { if (line) print weight, line; line = ""; weight = 0; last = $1 }
-    { line = line " " $3; weight += $1 ~ /cuda|nccl/ ? 100 : $1 ~ /^tests/ ? 10 : 1 }
-    END { print weight, line }' | sort -rn | cut -d ' ' -f 2- >"$work/queue"
+    { line = line " " $3; sub(/:.*/, "", $1); weight += 2 + seconds[$1] }
+    END { if (line) print weight, line }' | sort -rn | cut -d ' ' -f 2- >"$work/queue"
 echo 1 >"$work/next"
 groups=$(wc -l <"$work/queue")
 [ "$jobs" -le "$groups" ] || jobs=$groups

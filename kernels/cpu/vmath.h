@@ -76,12 +76,6 @@ DDP_INLINE ddp_f32x16 ddp_abs16(ddp_f32x16 x)
     return (ddp_f32x16)((ddp_i32x16)x & 0x7fffffff);
 }
 
-/* |x| with the sign of s; x >= 0. */
-DDP_INLINE ddp_f32x16 ddp_sign16(ddp_f32x16 x, ddp_f32x16 s)
-{
-    return (ddp_f32x16)((ddp_i32x16)x | ((ddp_i32x16)s & INT32_MIN));
-}
-
 /* The lanes' sum: halves are added, then their halves. */
 DDP_INLINE float ddp_sum16(ddp_f32x16 x)
 {

@@ -28,12 +28,6 @@ struct ddp_lanes_run {
 /* Lanes, as evenly as possible, for one of so many units. */
 struct ddp_lanes_run ddp_lanes_run_of(int64_t shards, int64_t lanes, int64_t units, int64_t unit);
 
-/* Whether there are lanes of others. */
-static inline bool ddp_lanes_part(const struct ddp_lanes_run *run)
-{
-    return run->end - run->first < run->lanes;
-}
-
 /* The shards of a run: the first, and how many. */
 int64_t ddp_lanes_first_shard(const struct ddp_lanes_run *run);
 int64_t ddp_lanes_shards(const struct ddp_lanes_run *run);

@@ -83,7 +83,7 @@ def train(rank, directory, every, hook_from, average_from, momentum, outer_rate,
 def check(directory, log, *numbers):
     import torch
     arguments = (directory, *map(int, numbers[:3]), *map(float, numbers[3:]))
-    torch.multiprocessing.spawn(train, arguments, nprocs=WORKERS)
+    torch.multiprocessing.start_processes(train, arguments, nprocs=WORKERS, start_method="fork")  # importing torch takes seconds
     expected = numpy.load(directory + "/losses.npy")
     with open(log) as file:
         events = [json.loads(line) for line in file]

@@ -24,15 +24,13 @@ train() {
 # near_loss NAME OTHER STEPS: are the losses equal within 1e-4?
 near_loss() { near "$3" 1e-4 "$work/$1.loss" "$work/$2.loss" relative; }
 
-steps=6
+steps=3
 train whole "$trainer" --batch-size 8 --steps $steps
 train alone "$ddprun" -n 4 trainer --batch-size 2 --steps $steps
 train four "$ddprun" -n 4 trainer --batch-size 2 --steps $steps --sync-batch-norm
-train again "$ddprun" -n 4 trainer --batch-size 2 --steps $steps --sync-batch-norm
 train replicas "$ddprun" -n 4 trainer --batch-size 2 --steps $steps --sync-batch-norm --zero 0 --bucket-mb 0.01
 near_loss whole four $steps || fail "4 workers differ from one with the whole batch"
 near_loss whole alone $steps && fail "4 workers that are not synchronised do not differ: nothing was tested"
-cmp -s "$work/four" "$work/again" || fail "another run has other bits"
 cmp -s "$work/four" "$work/replicas" || fail "replicas with small buckets have other bits"
 
 train three "$ddprun" -n 3 trainer --batch-size 2 --steps $steps --sync-batch-norm

@@ -124,7 +124,7 @@ run_test()
     end_at_failure "$1" &
     reader=$!
     case $test in check_*) environment+=("CK_TAP_LOG_FILE_NAME=$work/$1/cases") ;; esac
-    env "${environment[@]}" timeout --kill-after=5 "$3" "$make" -s -C "$build" "$test.log" >>"$work/$1/log" 2>&1
+    { env "${environment[@]}" timeout --kill-after=5 "$3" "$make" -s -C "$build" "$test.log" >>"$work/$1/log" 2>&1; } 2>/dev/null
     status=$?
     end_marked "$$.$1"
     kill "$reader" 2>/dev/null

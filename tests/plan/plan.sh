@@ -103,6 +103,7 @@ together() {
     while kill -0 $job 2>/dev/null; do
         now=$(proportional $job)
         [ "${now% B}" -le "$most" ] || most=${now% B}
+        sleep 0.02
     done
     wait $job || fail "$name: $(head -n 3 "$work/log")"
     close "$name" "$planned" "$most B" 32

@@ -161,6 +161,8 @@ plant()
     local tests hangs
     tests=$(field Tests "$patch") hangs=$(field Hangs "$patch")
     [ -n "$tests" ] && [ -n "$(field Fault "$patch")" ] || { report "$2" error "the patch does not name its fault and its tests"; return; }
+    echo "=== $2" >>"$work/$1/log"
+    patch -s -p1 -F0 -d "$source" --dry-run <"$patch" >>"$work/$1/log" 2>&1 || { report "$2" error "the patch does not apply"; return; }
     for test in $tests; do
         passes "$1" "$test"
         case $outcome in
@@ -168,12 +170,9 @@ plant()
         SKIP) report "$2" "not run" "$test skips here" && return ;;
         *) report "$2" error "$test does not pass without the fault: $outcome" && return ;;
         esac
-    done
-    echo "=== $2" >>"$work/$1/log"
-    patch -s -p1 -F0 -d "$source" --dry-run <"$patch" >>"$work/$1/log" 2>&1 || { report "$2" error "the patch does not apply"; return; }
-    patch -s -p1 -F0 -d "$source" <"$patch"
-    for test in $tests; do
+        patch -s -p1 -F0 -d "$source" <"$patch"
         run_test "$1" "$test" "${hangs:-$limit}"
+        patch -s -R -p1 -F0 -d "$source" <"$patch"
         case $outcome:$hangs in
         PASS: | PASS:* | SKIP:*) ;;
         HANG:) caught="error	$test hangs, and the patch does not say that it may" && break ;;
@@ -181,7 +180,6 @@ plant()
         *) caught="caught	$test ($outcome)" && break ;;
         esac
     done
-    patch -s -R -p1 -F0 -d "$source" <"$patch"
     if [ -n "$caught" ]; then
         report "$2" "${caught%%	*}" "${caught#*	}, $((SECONDS - start)) s"
     else

@@ -174,4 +174,4 @@ if __name__ == "__main__":
     if not os.path.exists(os.path.join(chaos.BUILD, ".libs", "libddp-ucx.so")):
         print("skipped: CPUs of several nodes need libddp-ucx.so, which was not built")
         sys.exit(77)
-    chaos.play_all("members", work, runs=(4, 120), seconds=(10, 300), prepare=prepare)
+    chaos.play_all("members", work, runs=(2, 120), seconds=(10, 300), prepare=prepare)

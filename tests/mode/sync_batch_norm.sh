@@ -24,7 +24,7 @@ train() {
 # near_loss NAME OTHER STEPS: are the losses equal within 1e-4?
 near_loss() { near "$3" 1e-4 "$work/$1.loss" "$work/$2.loss" relative; }
 
-steps=3
+steps=6
 train whole "$trainer" --batch-size 8 --steps $steps
 train alone "$ddprun" -n 4 trainer --batch-size 2 --steps $steps
 train four "$ddprun" -n 4 trainer --batch-size 2 --steps $steps --sync-batch-norm

@@ -83,14 +83,14 @@ else
     peak "dp" $gpt2 --steps 1 --mode dp --no-eval
 fi
 
-# Processes of the workers of $1 have so many bytes together, of what they share each its part.
+# ddprun $1 and its workers have so many bytes together, of what they share each its part.
 proportional() {
-    cat /proc/[0-9]*/stat 2>/dev/null | sed 's/(.*)/x/' | awk -v top="$1" '
-        { parent[$1] = $4 }
-        END { for (p in parent) for (a = p; a in parent; a = parent[a]) if (a == top) { print p; break } }' >"$work/pids"
-    while read -r pid; do
-        cat "/proc/$pid/smaps_rollup" 2>/dev/null
-    done <"$work/pids" | awk '/^Pss:/ { sum += $2 } END { printf "%d B\n", sum * 1024 }'
+    files=
+    for pid in "$1" $(cat "/proc/$1/task/$1/children" 2>/dev/null); do
+        files="$files /proc/$pid/smaps_rollup"
+    done
+    # shellcheck disable=SC2086 # words
+    cat $files 2>/dev/null | awk '/^Pss:/ { sum += $2 } END { printf "%d B\n", sum * 1024 }'
 }
 # together NAME OPTION...: two workers
 together() {

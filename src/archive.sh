@@ -9,10 +9,10 @@ for word in "$@"; do
     last=$word
 done
 archive=.libs/${library%.la}.a
-if [ ! -e "$archive" ] || [ ! "$library" -nt Makefile ]; then
-    exec "$@"
+if [ -e "$archive" ] && [ "$library" -nt Makefile ]; then
+    rm -f "$archive"
+    for word in "$@"; do
+        echo "$word"
+    done | sed -n 's,\([^/]*\)\.lo$,.libs/\1.o,p' | xargs "${AR:-ar}" qc "$archive" && touch "$library" && exit
 fi
-rm -f "$archive"
-for word in "$@"; do
-    echo "$word"
-done | sed -n 's,\([^/]*\)\.lo$,.libs/\1.o,p' | xargs "${AR:-ar}" qc "$archive" && touch "$library"
+exec "$@"

@@ -195,7 +195,8 @@ bool peers_take_welcome(struct link *link)
     link->node = (int)welcome->node;
     link->count = (int)welcome->node_count;
     link->meeting.round = (struct link_round){(int)welcome->worker_port, (int)welcome->restart,
-                                              (int)welcome->failures, (int)welcome->first_size};
+                                              (int)welcome->failures, (int)welcome->first_size,
+                                              welcome->begun};
     link->next = 0;
     return true;
 }

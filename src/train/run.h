@@ -116,6 +116,11 @@ void ddp_run_checkpoint_close(struct ddp_run *run);
  * process has left, on rank 0, before ddp_run_resume(); takes memory for copies, after
  * ddp_run_restore(). */
 enum ddp_status ddp_run_copy_open(struct ddp_run *run);
+
+/* Rank 0: whether earlier workers of the job had begun with this run, so that what is in its
+ * directory is its own; said once. And all ranks begin with it, after `first_step` steps. */
+bool ddp_run_had_begun(const struct ddp_run *run);
+void ddp_run_copy_start(struct ddp_run *run);
 enum ddp_status ddp_run_copy_reserve(struct ddp_run *run);
 
 /* Between steps, after a checkpoint that is due: makes a copy if one is due, or the run stops.

@@ -960,7 +960,7 @@ def write_link():
     def frame(kind, data=b"", size=None):
         return struct.pack("=II", len(data) if size is None else size, kind) + data
 
-    def hello(magic=0x6b6e696c70726464, protocol=6, node=1, nodes=4, version=b"0.3.0"):
+    def hello(magic=0x6b6e696c70726464, protocol=7, node=1, nodes=4, version=b"0.3.0"):
         return frame(1, struct.pack("=QIIIIQ32s32s32x", magic, protocol, 2, node, nodes, 7, bytes(range(32)), version))
 
     def join(version=b"0.3.0", host=b"node1", contact=b"10.0.0.2 29500", command=b"trainer\0--steps\0004", nproc=2):
@@ -970,7 +970,7 @@ def write_link():
         return frame(5, struct.pack("=I80s", nproc, contact) + name)
 
     def welcome(node=1, nodes=2, port=29500, restart=0):
-        return frame(6, struct.pack("=IIIIII", node, nodes, port, restart, 0, 3))
+        return frame(6, struct.pack("=IIIIIIQ", node, nodes, port, restart, 0, 3, 5))
 
     def text(kind, words):
         return frame(kind, struct.pack("=IiiiII", 0, 7, 1, 5, 1, 0) + words)
@@ -982,7 +982,7 @@ def write_link():
     status = struct.pack("=Iiqqq16sII", 0, 2, 5, 6, 1000, b"backward", 1, 0)
     link("good-hello", hello_phase, hello())
     link("good-hello-bytes", hello_phase, hello(), 1)
-    link("good-hello-other-protocol", hello_phase, hello(protocol=7, node=9, nodes=0, version=b"x" * 32))
+    link("good-hello-other-protocol", hello_phase, hello(protocol=8, node=9, nodes=0, version=b"x" * 32))
     link("good-refused", hello_phase, frame(4, struct.pack("=II1000s", 3, 2, b"")))
     link("good-proof", proof_phase, frame(2, bytes(32)))
     link("good-proof-largest", proof_phase, frame(2, bytes(2048)), 255)

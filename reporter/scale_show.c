@@ -216,6 +216,25 @@ static void print_model(const struct scale_model *model, const struct settings *
            1e9 * model->price, model->stages, model->every);
 }
 
+/* At a batch of the noise scale a training takes twice the samples that small batches take, and
+ * twice the steps that large ones take. */
+static void print_noise(const struct scale_model *model, const struct sample *base)
+{
+    const struct log_run *run = base->run;
+    const double batch = (double)run->batch_size * base->shards * (double)model->workers;
+    size_t last = run->step_count;
+    while (last > 0 && isnan(run->steps[last - 1].noise))
+        last--;
+    if (last == 0 || !(batch > 0))
+        return;
+    const double samples = run->steps[last - 1].noise;
+    printf(
+        "\nThe gradient's noise scale is %.3g samples at the end of %s: a global batch of that,\n"
+        "as %.3g machines have, takes twice the samples of a small one; with more machines\n"
+        "steps hardly get fewer.\n",
+        samples, run->name, samples / batch);
+}
+
 /* --- the picture ------------------------------------------------------------------------------ */
 
 static enum ddp_status draw(const struct scale_model *model, const struct settings *settings)
@@ -315,8 +334,10 @@ enum ddp_status scale_show(const struct settings *settings)
     fputc('\n', stdout);
     if (status == DDP_OK)
         status = print_forecast(&model, settings, true);
-    if (status == DDP_OK)
+    if (status == DDP_OK) {
+        print_noise(&model, &samples[0]);
         printf("\n%s", notes);
+    }
     fflush(stdout);
     if (status == DDP_OK && settings->output)
         status = draw(&model, settings);

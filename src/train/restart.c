@@ -51,22 +51,14 @@ enum ddp_status ddp_run_copy_open(struct ddp_run *run)
     const struct ddp_train_options *options = run->planned.options;
     const bool keeps =
         run->planned.plan.rank == 0 || (travels(run) && ddp_job_node_rank(run->job) == 0);
+    run->id = id_of(options, false);
     if (!run->planned.plan.copies || options->plan || !keeps)
         return DDP_OK;
-    return ddp_copy_open(&run->copy, ddp_job_copy_fd(run->job), id_of(options, true));
-}
-
-bool ddp_run_had_begun(const struct ddp_run *run)
-{
-    const bool here = run->copy && ddp_copy_has_begun(run->copy);
-    return ddp_job_had_begun(run->job, id_of(run->planned.options, false)) || here;
-}
-
-void ddp_run_copy_start(struct ddp_run *run)
-{
-    ddp_job_begin_run(run->job, id_of(run->planned.options, false));
-    if (run->copy)
-        ddp_copy_start(run->copy, run->first_step);
+    enum ddp_status status =
+        ddp_copy_open(&run->copy, ddp_job_copy_fd(run->job), id_of(options, true));
+    run->had_begun =
+        ddp_job_had_begun(run->job, run->id) || (status == DDP_OK && ddp_copy_has_begun(run->copy));
+    return status;
 }
 
 /* --- making copies ---------------------------------------------------------------------------- */

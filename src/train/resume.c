@@ -12,6 +12,7 @@
 #include "core/parse.h"
 #include "core/terminal.h"
 #include "core/text.h"
+#include "job/job.h"
 #include "plan/weights.h"
 #include "train/hooks.h"
 
@@ -96,7 +97,7 @@ static enum ddp_status take_copy(struct ddp_run *run)
 static enum ddp_status find_checkpoint(struct ddp_run *run)
 {
     const struct ddp_train_options *options = run->planned.options;
-    const bool restarted = ddp_run_had_begun(run);
+    const bool restarted = run->had_begun;
     const bool continues = options->checkpoint && (options->resume || restarted);
     int64_t newest;
     enum ddp_status status = find_newest(run, &newest);
@@ -247,7 +248,9 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
     if (status == DDP_OK) {
         run->is_resumed = found.is_resumed != 0;
         run->first_step = found.step;
-        ddp_run_copy_start(run);
+        ddp_job_begin_run(run->job, run->id);
+        if (run->copy)
+            ddp_copy_start(run->copy, found.step);
         run->saved_step = run->is_resumed ? found.saved_step : -1;
     }
     if (status == DDP_OK && run->is_resumed) {

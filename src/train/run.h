@@ -57,10 +57,12 @@ struct ddp_run {
     const char *hook; /* that is running; NULL: none */
     bool hook_alone;  /* ... on this rank */
     struct ddp_checkpoint_best best;
-    ddp_copy *copy;                          /* rank 0, for a restart; NULL: none */
-    bool weights_due;                        /* they are not made yet: the copy has them */
-    bool from_copy;                          /* `resumed` is it, without files */
-    int64_t copy_next;                       /* after which step; INT64_MAX: never again */
+    uint64_t id;       /* among the job's, the same on all nodes */
+    bool had_begun;    /* ... in earlier workers: what is in its directory is its own */
+    ddp_copy *copy;    /* rank 0, for a restart; NULL: none */
+    bool weights_due;  /* they are not made yet: the copy has them */
+    bool from_copy;    /* `resumed` is it, without files */
+    int64_t copy_next; /* after which step; INT64_MAX: never again */
     int64_t copied_step, copied_ns;          /* rank 0: after the last one, or when steps began */
     int64_t saved_step;                      /* of the newest checkpoint; -1: none */
     int64_t checkpoint_count, checkpoint_ns; /* written by this run, and the time they took it; */
@@ -116,11 +118,6 @@ void ddp_run_checkpoint_close(struct ddp_run *run);
  * process has left, on rank 0, before ddp_run_resume(); takes memory for copies, after
  * ddp_run_restore(). */
 enum ddp_status ddp_run_copy_open(struct ddp_run *run);
-
-/* Rank 0: whether earlier workers of the job had begun with this run, so that what is in its
- * directory is its own; said once. And all ranks begin with it, after `first_step` steps. */
-bool ddp_run_had_begun(const struct ddp_run *run);
-void ddp_run_copy_start(struct ddp_run *run);
 enum ddp_status ddp_run_copy_reserve(struct ddp_run *run);
 
 /* Between steps, after a checkpoint that is due: makes a copy if one is due, or the run stops.

@@ -1052,6 +1052,7 @@ def write_run_log():
         "cut": run() + steps(1, 4)[:-1 - 30],
         "null": run() + steps(1, 4, loss=None, gradient_norm=None),
         "tokens": run() + steps(1, 4, tokens_per_second=99.0),
+        "noise": run() + steps(1, 4, gradient_noise_scale=9.5),
         "unknown": run(later=1) + line("later", step=1) + steps(1, 1, later=[1]),
         "large-step": run() + steps(2**53 - 1, 2**53 - 1),
         "resumed-complete": run() + steps(1, 4) + end + run(first_step=5) + end,

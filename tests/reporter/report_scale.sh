@@ -35,6 +35,14 @@ expect "what does not fit" 0 '^2 x 4 .* none fits$' $scale --nodes 2 --memory 3
 expect "a GPU" 0 "worker's step without other machines: 6.250 ms" $scale --gpu h100
 expect "its memory" 0 '^2 x 8 +4.5 GB +4.5 GB +2.6 GB +1.7 GB +750 MB +2.5 GB +4.5 GB$' $scale --gpu h100 --nodes 2 --node-workers 8 --stages 2
 
+# A worker has 4 samples, a machine of 4 workers 16.
+expect "no noise" 0 'local steps' $scale
+grep -q 'noise scale' "$work/out" && fail "no noise: it is named"
+sed 's/"waiting_for_data":0.0/&,"gradient_noise_scale":40/; $s/_scale":40/_scale":200/' "$work/one.jsonl" >"$work/noisy.jsonl"
+expect "the noise" 0 "gradient's noise scale is 200 samples at the end of noisy: a global batch" "$report" scale "$work/noisy.jsonl"
+grep -q '^as 12.5 machines have' "$work/out" || fail "the noise: $(grep -A3 noise "$work/out")"
+expect "the noise on larger machines" 0 '^as 6.25 machines have' "$report" scale "$work/noisy.jsonl" --node-workers 8
+
 # One run on two machines is fitted, and one on four is checked: half of what is hidden is lost, then bytes cost 1 ns a worker.
 run_of two 2 4 10.364626
 expect "a fit of the wire" 0 'Fitted: 33 % of a step hides what is sent, and a byte costs a worker 0 ns' $scale "$work/two.jsonl" --rate 1 --nodes 4

@@ -31,6 +31,7 @@ wrong with it.
   index/        one model.safetensors.index.json of Hugging Face's each
   choices/      one file of algorithms of matrix products each
   checkpoint/   one state.json each; with "sign" as its last line its checksum is made right first
+  plan_text/    what trainer --plan printed
   run_log/      one log of trainer --log each
   trace/        one trace of trainer --trace each
   link/         what comes over a connection between ddpruns; before it, its phase and the size of its pieces
@@ -1024,6 +1025,25 @@ def write_link():
     put("link", "bad-no-phase", bytes([6, 0]))
 
 
+def write_plan_text():
+    plan = (b"model    gpt2, 3241472 parameters\ndata     book.txt, 1362 samples of 64 tokens, shuffled\n"
+            b"workers  4 workers on 2 nodes x 1 cpu thread, mode ddp\nbatch    2 samples x 8 shards (2 a worker) = global batch 16\n"
+            b"memory   weights 13.0 MB + gradients 38.9 MB + optimizer 25.9 MB + activations 13.6 MB a worker\n"
+            b"compute  10.1 GFLOP a step, 1.27 GFLOP a sample\n")
+    good = {"cpu": plan, "cut": plan[:-20], "gpu": plan.replace(b" x 1 cpu thread", b", on cuda: NVIDIA H100"),
+            "replicas": plan.replace(b"4 workers on 2 nodes", b"2 replicas").replace(b"ddp", b"dp"),
+            "small": plan.replace(b"10.1 GFLOP", b"101 FLOP"), "no-memory": plan.replace(b"memory", b"nemory"),
+            "name": plan.replace(b"gpt2", b'"\\'), "zero": plan.replace(b"13.6", b"\0")}
+    bad = {"empty": b"", "log": b'{"event":"run"}\n', "model": plan[:34], "no-compute": plan.replace(b"10.1 ", b""),
+           "no-mode": plan.replace(b", mode ddp", b""), "no-workers": plan.replace(b"4 workers", b"0 workers"),
+           "no-batch": plan.replace(b"2 samples", b"- samples"), "not-finite": plan.replace(b"10.1", b"nan"),
+           "huge": plan.replace(b"2 samples", b"1e29 Esamples"), "not-utf8": plan.replace(b"gpt2", b"\xff")}
+    for name, data in good.items():
+        put("plan_text", "good-" + name, data)
+    for name, data in bad.items():
+        put("plan_text", "bad-" + name, data)
+
+
 def write_run_log():
     def line(event, **members):
         return json.dumps({"event": event, **members}, separators=(",", ":")).encode() + b"\n"
@@ -1266,6 +1286,7 @@ write_tokenizer()
 write_wordpiece()
 write_table()
 write_idx()
+write_plan_text()
 write_run_log()
 write_yaml()
 write_history()

@@ -52,6 +52,18 @@ expect "a fit" 0 'Fitted: 0 % of a step hides what is sent, and a byte costs a w
 grep -qE '^two +2 x 4 +4086 +4086 +[+-]0 % +fitted$' "$work/out" || fail "a fit: not of the run on two machines"
 grep -qE '^four +4 x 4 +4630 +4630 +[+-]0 % +checked$' "$work/out" || fail "a fit: the run on four is not checked"
 
+# A plan has no times: 1.25e12 operations on a GPU with 40 % of 989e12 a second.
+"$trainer" --model gpt2 --size d4 --shape 64 --vocab-size 256 --batch-size 2 --global-batch 8 --plan >"$work/plan" || fail "a plan"
+gflop=$(sed -n 's/^compute  \([0-9.]*\) GFLOP a step.*/\1/p' "$work/plan")
+expect "a plan" 0 "worker's step without other machines: $(awk "BEGIN { printf \"%.4f\", $gflop / 0.4 / 989e3 * 1e3 }") ms" \
+    "$report" scale "$work/plan" --gpu h100
+grep -q '^gpt2, [0-9]* parameters' "$work/out" || fail "a plan: $(head -1 "$work/out")"
+expect "memory of a plan" 0 '^1 x 1 +61.0 MB ' "$report" scale "$work/plan" --gpu h100 --nodes 1
+expect "a plan without a GPU" 2 'plan is a plan, in which nothing was measured: name it alone, with the --gpu' "$report" scale "$work/plan"
+expect "a plan and a log" 2 'is a plan, .* or name logs' "$report" scale "$work/plan" "$work/one.jsonl" --gpu h100
+sed 's/^compute.*//' "$work/plan" >"$work/cut"
+expect "a plan that is cut" 3 'cut: a plan without its workers, batch or compute' "$report" scale "$work/cut" --gpu h100
+
 # The picture.
 if command -v gnuplot >/dev/null; then
     expect "a picture" 0 '' $scale -o "$work/a.svg"

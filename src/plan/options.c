@@ -382,10 +382,12 @@ static const struct ddp_option rows[] = {
      .example = "--optimizer adamw",
      .help = "sgd, adam or adamw (default: depends on the model, see trainer(1); adam, adamw: "
              "beta1=B, beta2=B, decay rates of the mean gradient and square, by default 0.9 and "
-             "0.999; eps=E, added to the root of the mean square, by default 1e-8)"},
+             "0.999; eps=E, added to the root of the mean square, by default 1e-8; ema=D: what is "
+             "evaluated and saved is the moving average of the weights with this decay, as 0.999)"},
     {OPTION_REAL("optimizer ...,beta1", beta1, 0, BETA_MAX, "B")},
     {OPTION_REAL("optimizer ...,beta2", beta2, 0, BETA_MAX, "B")},
     {OPTION_REAL("optimizer ...,eps", eps, 0, 1e6, "E")},
+    {OPTION_REAL("optimizer ...,ema", average, 0, 0.999999, "D")},
     {OPTION_REAL("lr", rate, 0, 1e6, "RATE[,scale]"), .example = "--lr 0.01",
      .help = "learning rate (default: 0.1 for mlp, 0.01 for article; 0.001 with adam and adamw; "
              "scale: times the number of shards, workers x --acc-steps)"},

@@ -100,7 +100,7 @@ struct ddp_train_options {
     int device_count; /* --devices; 0: not given */
     bool fast;
     int optimizer; /* index of ddp_optimizer_names */
-    double rate, momentum, beta1, beta2, eps, weight_decay, clip_norm;
+    double rate, momentum, beta1, beta2, eps, average, weight_decay, clip_norm;
     int decay_on; /* index of ddp_train_decay_names */
     bool nesterov, scale_rate;
     int schedule; /* enum ddp_schedule_kind */

@@ -43,6 +43,11 @@ static enum ddp_status choose_local(struct ddp_train_plan *plan,
                         "--sync-every %" PRId64 " and --sync-batch-norm, which needs all workers "
                         "in each step, exclude each other: give one",
                         options->sync_every);
+    if (local && options->average > 0)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--sync-every %" PRId64 " and --optimizer ...,ema=, which follows weights "
+                        "that all workers share, exclude each other: give one",
+                        options->sync_every);
     if (local && options->dtype == DDP_TRAIN_FP16)
         return ddp_fail(DDP_ERR_INVALID,
                         "--sync-every %" PRId64 " and --dtype fp16, which scales the loss of all "

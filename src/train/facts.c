@@ -88,6 +88,8 @@ static void add_optimizer(struct ddp_checkpoint_facts *facts, const struct ddp_t
         add_number(facts, "eps", optimizer->eps);
     }
     add_number(facts, "weight decay", optimizer->weight_decay);
+    if (optimizer->average > 0) /* earlier versions had none */
+        add_number(facts, "average of weights", optimizer->average);
     if (optimizer->weight_decay > 0)
         add_flag(facts, "decay of matrices alone", plan->decay_matrices_only);
     add_number(facts, "norm to clip at", plan->clip_norm);

@@ -552,6 +552,11 @@ bool ddp_graph_outputs_loss(const ddp_graph *graph)
     return graph->loss && graph->loss == graph->output;
 }
 
+bool ddp_graph_takes_soft_labels(const ddp_graph *graph)
+{
+    return graph->nodes[graph->loss->producer].op->takes_soft_labels;
+}
+
 bool ddp_graph_is_finished(const ddp_graph *graph)
 {
     return graph->network_count > 0;

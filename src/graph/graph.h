@@ -151,6 +151,7 @@ bool ddp_graph_is_finished(const ddp_graph *graph);
 int64_t ddp_graph_target_count(const ddp_graph *graph);
 /* Whether the loss is the output, made of hidden states by an operation with parameters. An exec
  * that trains has it after backward. */
+bool ddp_graph_takes_soft_labels(const ddp_graph *graph); /* core/label.h */
 bool ddp_graph_outputs_loss(const ddp_graph *graph);
 
 int ddp_graph_parameter_count(const ddp_graph *graph);

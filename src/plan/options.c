@@ -257,7 +257,8 @@ static const struct ddp_option rows[] = {
     {OPTION_CUSTOM("augment", read_augment, "LIST"),
      .help = "change training images at random, a list of: crop (4 pixels of padding), flip (left "
              "and right), resized=AREA (a region of at least this share, 0.08, scaled), "
-             "jitter=FACTOR (colours, 0.4); none (default)"},
+             "jitter=FACTOR (colours, 0.4), mixup=ALPHA (with each other, 0.2); smooth=SHARE (of "
+             "labels over all classes, 0.1); none (default)"},
     {OPTION_INT("data-threads", data_threads, 1, 64, "N"), .scope = DDP_OF_MACHINE | DDP_OF_NODE,
      .help = "threads of each worker that read samples ahead (default 1)"},
     {OPTION_INT("data-size", data_size, 1, 1e9, "N"), .scope = DDP_OF_DATA,

@@ -93,7 +93,7 @@ enum ddp_status ddp_train_plan_optimizer(struct ddp_train_plan *plan,
                      ? options->beta2
                      : model->beta2,
         .eps = options->eps,
-        .average = ddp_train_evaluates_only(options) ? 0 : options->average,
+        .average = options->average,
         .weight_decay = ddp_train_given(options, "weight-decay") ? options->weight_decay : decay,
     };
     plan->clip_norm = ddp_train_given(options, "clip-grad-norm") ? options->clip_norm

@@ -119,6 +119,10 @@ static void add_augment(struct ddp_checkpoint_facts *facts, const struct ddp_aug
         add_number(facts, "resized", augment->resized);
     if (augment->jitter > 0)
         add_number(facts, "jitter", augment->jitter);
+    if (augment->mixup > 0)
+        add_number(facts, "mixup", augment->mixup);
+    if (augment->smooth > 0)
+        add_number(facts, "smooth", augment->smooth);
 }
 
 /* A new setting that determines them must be added here. */

@@ -278,6 +278,14 @@ enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int
         .depth = depth,
     };
     config.augment.seed = run->planned.options->seed;
+    if (ddp_augment_softens(&config.augment) &&
+        (!plan->device.host_memory || !ddp_graph_takes_soft_labels(run->planned.graph)))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--augment %s: the loss of %s does not take soft labels; softmax "
+                        "cross-entropy on the CPU does: leave it out, or use --device cpu",
+                        config.augment.smooth > 0 ? "smooth" : "mixup",
+                        ddp_graph_takes_soft_labels(run->planned.graph) ? "a GPU"
+                                                                        : plan->model->name);
     return ddp_loader_create(loader, &config);
 }
 

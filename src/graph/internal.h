@@ -113,6 +113,7 @@ struct ddp_graph {
     size_t frozen_f32_bytes, frozen_bytes; /* those of float32 come first */
     bool freezes;                          /* parameters are frozen ones, of: */
     enum ddp_dtype frozen_dtype;
+    bool holds; /* parameters are held ones */
     int input_count;
     struct expected_input {
         const char *what; /* NULL: anything */

@@ -91,6 +91,7 @@ enum ddp_status ddp_updater_open(struct ddp_updater *updater, struct ddp_replica
     *updater = (struct ddp_updater){
         .replica = replica,
         .first_parameter = DDP_FLAT_ALIGN + ddp_graph_statistics_count(setup->graph),
+        .learned_end = ddp_graph_learned_end(setup->graph),
         .global_shards = setup->global_shards,
         .clip_norm = setup->clip_norm,
         .average = setup->optimizer.average,
@@ -280,7 +281,8 @@ static enum ddp_status follow_average(const struct ddp_updater *updater, int64_t
 {
     const struct ddp_replica *replica = updater->replica;
     const bool first = updater->step <= 0;
-    const int64_t from = smaller(end, larger(begin, DDP_FLAT_ALIGN));
+    const int64_t to = first ? end : smaller(end, larger(begin, updater->learned_end));
+    const int64_t from = smaller(to, larger(begin, DDP_FLAT_ALIGN));
     const char *name;
     int last = 0;
     if (updater->average <= 0 || (!first && !clipped && updater->left_out))
@@ -288,7 +290,7 @@ static enum ddp_status follow_average(const struct ddp_updater *updater, int64_t
     while (ddp_optimizer_state(updater->optimizer, last + 1, &name))
         last++;
     const struct ddp_ema ema = {
-        .count = end - from,
+        .count = to - from,
         .momentum = first ? 1 : (float)(1 - updater->average),
         .scale = 1,
         .clipped = first ? NULL : clipped,
@@ -303,10 +305,11 @@ static enum ddp_status apply(const struct ddp_updater *updater, int64_t begin, i
                              int64_t state_begin, const struct ddp_clipped *clipped)
 {
     const struct ddp_replica *replica = updater->replica;
-    const int64_t first = smaller(end, larger(begin, updater->first_parameter));
+    const int64_t last = smaller(end, larger(begin, updater->learned_end));
+    const int64_t first = smaller(last, larger(begin, updater->first_parameter));
     struct ddp_optimizer_step step = {
         .begin = first,
-        .end = end,
+        .end = last,
         .state_begin = state_begin + (first - begin),
         .weights = replica->weights,
         .weights_bf16 = replica->weights_bf16,

@@ -70,7 +70,8 @@ struct ddp_train_options {
     bool shuffle, drop_last;
     const char *config;
     const char *export_path; /* in export_text; NULL: not given */
-    char export_text[4096], trace_text[4096];
+    char export_text[4096], trace_text[4096], load_text[4096];
+    bool load_frozen; /* all but the head of what is loaded */
     const struct ddp_weight_format *export_format; /* NULL: as the path says */
     const char *adapters;                          /* llama: PEFT's directory; NULL: not given */
     bool adapted;       /* --load or --adapters has adapters; set with the model */
@@ -306,6 +307,7 @@ enum ddp_status ddp_train_check_objective(const struct ddp_train_options *option
                                           const struct ddp_train_plan *plan);
 
 /* Reads the value of --export into the options at `destination`. NULL, or what is wrong with it. */
+const char *ddp_train_read_load(void *destination, const char *value);
 const char *ddp_train_read_export(void *destination, const char *value);
 
 /* Options that have no effect with the others: a misunderstanding (options_check.c). Refuses those

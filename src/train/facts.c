@@ -134,6 +134,8 @@ void ddp_run_collect_facts(const struct ddp_run *run, struct ddp_checkpoint_fact
     ddp_checkpoint_fact_add(facts, "model", "%s", ddp_graph_description(run->planned.graph));
     add_number(facts, "dropout",
                plan->model->dropout ? plan->model->dropout(&run->planned.model_config) : 0);
+    if (run->planned.model_config.head_only) /* earlier versions had none */
+        add_flag(facts, "frozen below the head", true);
     add_flag(facts, "bf16", run->planned.model_config.compute == DDP_BF16);
     if (run->planned.model_config.compute == DDP_F16) /* earlier versions had none */
         ddp_checkpoint_fact_add(facts, "fp16", "scale %s, twice every %" PRId64 " steps",

@@ -158,13 +158,19 @@ static const char *read_trace(void *destination, const char *value)
                : "steps= takes the first and the last step, such as 20-40";
 }
 
-/* "224" or "200x300": height, width */
+/* "224" or "200x300,reduced": height, width */
 static const char *read_image_size(void *destination, const char *value)
 {
     struct ddp_train_options *options = destination;
-    return read_pair(value, 'x', IMAGE_SIDE_MAX, &options->image_height, &options->image_width)
+    char size[32];
+    snprintf(size, sizeof size, "%.*s", (int)strcspn(value, ","), value);
+    options->image_reduced = strcmp(value + strcspn(value, ","), ",reduced") == 0;
+    return (options->image_reduced || !strchr(value, ',')) &&
+                   read_pair(size, 'x', IMAGE_SIDE_MAX, &options->image_height,
+                             &options->image_width)
                ? NULL
-               : "must be a side or height x width, from 1 to 8192, such as 224 or 200x300";
+               : "must be a side or height x width, from 1 to 8192, such as 224 or "
+                 "200x300,reduced";
 }
 
 /* Those of the models stand between the first rows and the others. */
@@ -251,9 +257,9 @@ static const struct ddp_option rows[] = {
              "(0.5), kto: desirable=X, undesirable=X (1)"},
     {OPTION_INT("show-masks", show_masks, 1, 1e6, "N"), .scope = DDP_OF_DATA | DDP_OF_TOKENS,
      .help = "texts: print the first N samples as the model sees them, with what is trained"},
-    {OPTION_CUSTOM("image-size", read_image_size, "N|HxW"), .scope = DDP_OF_DATA,
+    {OPTION_CUSTOM("image-size", read_image_size, "N|HxW[,reduced]"), .scope = DDP_OF_DATA,
      .help = "images: scale to this height and width, and cut out the middle (default: the size "
-             "that all have)"},
+             "that all have; reduced: decode JPEG at 1/2 to 1/8 where that is no smaller)"},
     {OPTION_CUSTOM("augment", read_augment, "LIST"),
      .help = "change training images at random, a list of: crop (4 pixels of padding), flip (left "
              "and right), resized=AREA (a region of at least this share, 0.08, scaled), "

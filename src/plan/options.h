@@ -65,6 +65,7 @@ struct ddp_train_options {
     int64_t data_threads;
     struct ddp_augment augment;        /* its seed is the run's */
     int64_t image_height, image_width; /* 0: not given */
+    bool image_reduced;
     int64_t data_size;
     uint64_t seed;
     bool shuffle, drop_last;

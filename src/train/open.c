@@ -66,6 +66,7 @@ static enum ddp_status open_sets(struct ddp_run *run)
         .seed = options->seed,
         .image_height = options->image_height,
         .image_width = options->image_width,
+        .image_reduced = options->image_reduced,
         .target = options->target,
         .columns = options->columns,
         .ignore = options->ignore,

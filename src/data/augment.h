@@ -21,8 +21,8 @@ struct ddp_augment {
     bool flip; /* half of the images are mirrored, left and right */
     double resized; /* a region of at least this share of the area, scaled to the size; 0: all */
     double jitter;  /* brightness, contrast and saturation change by up to this factor; 0: none */
-    double mixup;   /* both parameters of the Beta distribution of the shares; 0: nothing is mixed */
-    double smooth;  /* of a label, is spread over all classes: torch's label_smoothing */
+    double mixup;  /* both parameters of the Beta distribution of the shares; 0: nothing is mixed */
+    double smooth; /* of a label, is spread over all classes: torch's label_smoothing */
     uint64_t seed;
 };
 

@@ -39,8 +39,8 @@ struct ddp_batch {
     int32_t *labels;        /* (rows, label_count) i32; NULL for a dataset without labels */
     const int64_t *indices; /* rows dataset indices */
     const struct ddp_soft_labels *soft; /* what is learned in place of the labels alone; or NULL */
-    int64_t rows;           /* batch_size, or less in the last step of an epoch */
-    int64_t epoch, step;    /* step: within its epoch */
+    int64_t rows;                       /* batch_size, or less in the last step of an epoch */
+    int64_t epoch, step;                /* step: within its epoch */
     int64_t shard;
 };
 

@@ -24,8 +24,8 @@ struct ddp_exec {
     bool adding;
     const float *loss_scale; /* or NULL */
     const struct ddp_soft_labels *soft;
-    float loss_gradient;     /* the number in the arena's last cache line */
-    bool reported;           /* by this backward, that something is final */
+    float loss_gradient; /* the number in the arena's last cache line */
+    bool reported;       /* by this backward, that something is final */
     int32_t *predictions;
     ddp_exec_before *before; /* or NULL */
     void *before_arg;

@@ -295,7 +295,8 @@ static enum ddp_status follow_average(const struct ddp_updater *updater, int64_t
         .scale = 1,
         .clipped = first ? NULL : clipped,
         .sum = replica->weights + from,
-        .running = ddp_optimizer_state(updater->optimizer, last, &name) + state_begin + from - begin,
+        .running =
+            ddp_optimizer_state(updater->optimizer, last, &name) + state_begin + from - begin,
     };
     return ddp_device_kernels(replica->device)->ema(&ema, ddp_device_stream(replica->device));
 }

@@ -34,7 +34,7 @@ struct ddp_model_config {
     int64_t label_count;
     enum ddp_dtype label_dtype;
     struct ddp_objective objective; /* of texts: preferences; of the run, not of the model */
-    bool head_only; /* is learned: of the run too; models with `holds` alone */
+    bool head_only;                 /* is learned: of the run too; models with `holds` alone */
     bool last_only; /* tokens: the output is of the last position only; to generate, not to train */
     int64_t positions;  /* ... which a cache of keys and values may hold; 0: those of dims */
     int64_t vocabulary; /* of sentences; else 0 */

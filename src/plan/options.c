@@ -269,8 +269,8 @@ static const struct ddp_option rows[] = {
      .help = "threads of each worker that read samples ahead (default 1)"},
     {OPTION_INT("data-size", data_size, 1, 1e9, "N"), .scope = DDP_OF_DATA,
      .help = "article: number of samples, and of numbers in each (default 16)"},
-    {OPTION_CUSTOM("load", ddp_train_read_load, "PATH[,frozen]"), .scope = DDP_WITH_TEXT | DDP_WITH_CONVERSION,
-     .example = "--load model.safetensors",
+    {OPTION_CUSTOM("load", ddp_train_read_load, "PATH[,frozen]"),
+     .scope = DDP_WITH_TEXT | DDP_WITH_CONVERSION, .example = "--load model.safetensors",
      .help = "start from these weights: a file from --save, a model of Hugging Face (a directory, "
              "or a file of GPT-2) or llm.c, a checkpoint, or a directory of checkpoints (resnet: "
              "frozen: all but the head stay as they are)"},

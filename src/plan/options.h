@@ -72,7 +72,7 @@ struct ddp_train_options {
     const char *config;
     const char *export_path; /* in export_text; NULL: not given */
     char export_text[4096], trace_text[4096], load_text[4096];
-    bool load_frozen; /* all but the head of what is loaded */
+    bool load_frozen;                              /* all but the head of what is loaded */
     const struct ddp_weight_format *export_format; /* NULL: as the path says */
     const char *adapters;                          /* llama: PEFT's directory; NULL: not given */
     bool adapted;       /* --load or --adapters has adapters; set with the model */

@@ -249,9 +249,8 @@ END_TEST
 START_TEST(lists_are_read)
 {
     static const char *const bad[] = {
-        "",        "crops",    "crop,",     "resized=0", "resized=1.5",
-        "jitter=", "jitter=x", "none,flip", "resizeds",  "jitter=0.4x",
-        "mixup=0", "mixup=2",  "smooth=",   "smoothing"};
+        "",          "crops",    "crop,",       "resized=0", "resized=1.5", "jitter=", "jitter=x",
+        "none,flip", "resizeds", "jitter=0.4x", "mixup=0",   "mixup=2",     "smooth=", "smoothing"};
     struct ddp_augment augment;
     ck_assert_ptr_null(ddp_augment_parse(&augment, "resized,flip,jitter=0.25"));
     ck_assert(augment.flip && !augment.crop && augment.resized == DDP_AUGMENT_LEAST &&

@@ -279,14 +279,16 @@ enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int
         .depth = depth,
     };
     config.augment.seed = run->planned.options->seed;
-    if (ddp_augment_softens(&config.augment) &&
-        (!plan->device.host_memory || !ddp_graph_takes_soft_labels(run->planned.graph)))
+    const bool softens = ddp_augment_softens(&config.augment);
+    if (softens && !ddp_graph_takes_soft_labels(run->planned.graph))
         return ddp_fail(DDP_ERR_INVALID,
-                        "--augment %s: the loss of %s does not take soft labels; softmax "
-                        "cross-entropy on the CPU does: leave it out, or use --device cpu",
-                        config.augment.smooth > 0 ? "smooth" : "mixup",
-                        ddp_graph_takes_soft_labels(run->planned.graph) ? "a GPU"
-                                                                        : plan->model->name);
+                        "--augment: mixup and smooth soften labels for a softmax cross-entropy, "
+                        "and the model %s has another loss: leave them out",
+                        plan->model->name);
+    if (softens && !plan->device.host_memory)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--augment: mixup and smooth soften labels on the CPU alone: use --device "
+                        "cpu, or leave them out");
     return ddp_loader_create(loader, &config);
 }
 

@@ -42,5 +42,8 @@ for file in two stages resumed; do
 done
 cmp head.w run/step-00000004/model.safetensors || fail "a checkpoint has other weights than the average"
 expect "another decay" 2 'error: .*average of weights' "$trainer" "$@" --acc-steps 2 --optimizer adamw,ema=0.7 --checkpoint run --resume
+expect "another model" 0 '' "$trainer" --data pictures --image-size 16 --val-split 6 --model mlp --hidden 8 --steps 1 --quiet --save mlp.w
+expect "another model, frozen" 2 'error: --load mlp.w,frozen: this is for --model resnet, and the model is mlp$' "$trainer" --data pictures \
+    --image-size 16 --val-split 6 --load mlp.w,frozen
 expect "predictions" 0 '^predictions of' "$trainer" --load head.w --data pictures --predict out.csv
 finish

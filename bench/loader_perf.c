@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the loader delivers, for each format: samples and bytes a second of threads that do nothing
- * else, from files in the page cache. usage: loader_perf [SECONDS [THREADS [BATCH]]] */
+ * else, from files in the page cache. usage: loader_perf [SECONDS [THREADS [BATCH [IMAGES SIDE]]]]
+ * With IMAGES, a directory of classes of images, only regions of these, scaled to SIDE pixels and
+ * mirrored at random. */
 #include "config.h"
 
 #include "bench/bench.h"
@@ -112,7 +114,7 @@ static void remove_files(void)
 
 /* Samples a second of one round.
  *   cpu [out]  seconds of processor time a sample, which a busy machine changes less */
-static double round_of(const ddp_dataset *dataset, bool augment, double *cpu)
+static double round_of(const ddp_dataset *dataset, const struct ddp_augment *augment, double *cpu)
 {
     ddp_loader *loader;
     const struct ddp_batch *batch;
@@ -122,19 +124,21 @@ static double round_of(const ddp_dataset *dataset, bool augment, double *cpu)
                                              .batch_size = batch_size,
                                              .shard_count = 1,
                                              .end_epoch = -1,
-                                             .augment = {.crop = augment, .flip = augment},
+                                             .augment = *augment,
                                              .threads = threads,
                                              .depth = 16};
     bench_must(ddp_loader_create(&loader, &config));
     int64_t begin = 0, end = 0;
     double cpu_begin = 0;
-    for (int64_t batches = 0; batches < 40 || (double)(end - begin) < seconds * 1e9; batches++) {
-        if (batches == 20) { /* what was read ahead does not count */
+    const int64_t warm = augment->resized > 0 ? 2 : 20;
+    for (int64_t batches = 0; batches < 2 * warm || (double)(end - begin) < seconds * 1e9;
+         batches++) {
+        if (batches == warm) { /* what was read ahead does not count */
             begin = ddp_clock_ns();
             cpu_begin = bench_cpu_seconds();
         }
         bench_must(ddp_loader_next(loader, &batch));
-        samples += batches >= 20 ? batch->rows : 0;
+        samples += batches >= warm ? batch->rows : 0;
         ddp_loader_release(loader, batch);
         end = ddp_clock_ns();
     }
@@ -148,6 +152,7 @@ static void measure(const char *what, const char *source, const char *path,
 {
     ddp_dataset *dataset;
     double rates[ROUNDS], cpu[ROUNDS];
+    const struct ddp_augment changes = {.crop = augment, .flip = augment};
     const struct ddp_dataset_options options = {
         .path = path, .tokens = tokens, .seq_len = SEQ_LEN, .val = tokens ? path : NULL};
     const int64_t begin = ddp_clock_ns();
@@ -156,12 +161,26 @@ static void measure(const char *what, const char *source, const char *path,
     const struct ddp_dataset_info *info = ddp_dataset_info(dataset);
     const double bytes = (double)(info->sample_bytes + (size_t)info->label_count * sizeof(int32_t));
     for (int i = 0; i < ROUNDS; i++)
-        rates[i] = round_of(dataset, augment, &cpu[i]);
+        rates[i] = round_of(dataset, &changes, &cpu[i]);
     const double rate = median(rates, ROUNDS);
     printf("%-24s %8.0f %12.0f %8.2f %10.2f %9.1f %9.2f\n", what, bytes, rate, rate * bytes * 1e-9,
            median(cpu, ROUNDS) * 1e6, info->x_dtype == DDP_I32 ? rate * SEQ_LEN * 1e-6 : 0.0,
            open_ms);
     fflush(stdout);
+    ddp_dataset_close(dataset);
+}
+
+/* One round, as JSON: photos.py takes turns. */
+static void measure_images(const char *path, int64_t side)
+{
+    ddp_dataset *dataset;
+    double cpu;
+    const struct ddp_augment changes = {.resized = DDP_AUGMENT_LEAST, .flip = true};
+    const struct ddp_dataset_options options = {
+        .path = path, .image_height = side, .image_width = side};
+    bench_must(ddp_dataset_open("images", &options, &dataset, NULL));
+    const double rate = round_of(dataset, &changes, &cpu);
+    printf("{\"images_per_s\": %.6g, \"cpu_us\": %.6g}\n", rate, cpu * 1e6);
     ddp_dataset_close(dataset);
 }
 
@@ -174,6 +193,10 @@ int main(int argc, char **argv)
         threads = atoi(argv[2]);
     if (argc > 3)
         batch_size = atoi(argv[3]);
+    if (argc > 5) {
+        measure_images(argv[4], atoi(argv[5]));
+        return 0;
+    }
     snprintf(directory, sizeof directory, "%s/loader-perf.XXXXXX", parent ? parent : "/tmp");
     if (!mkdtemp(directory))
         fail(directory);

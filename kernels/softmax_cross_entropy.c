@@ -84,6 +84,42 @@ DDP_INLINE int32_t first_equal(const float *x, int64_t n, float value)
     return 0; /* a row of NaN */
 }
 
+/* The label of the row before, which a row's sample is mixed with. */
+static int32_t label_before(const struct ddp_softmax_cross_entropy *args, int64_t row)
+{
+    const int32_t label = args->labels[row > 0 ? row - 1 : args->rows - 1];
+    return label == DDP_LABEL_NONE ? args->labels[row] : label;
+}
+
+/* The mean logit of a row's soft labels. */
+static double soft_logit(const struct ddp_softmax_cross_entropy *args, int64_t row, const float *x)
+{
+    const double share = (double)args->soft->share, smooth = (double)args->soft->smooth;
+    double sum = 0;
+    for (int64_t c = 0; smooth > 0 && c < args->classes; c++)
+        sum += (double)x[c];
+    return (1 - smooth) * (share * (double)x[args->labels[row]] +
+                           (1 - share) * (double)x[label_before(args, row)]) +
+           smooth * (sum / (double)args->classes);
+}
+
+/* The gradient, from exponentials and their sum. */
+static void soft_gradient(const struct ddp_softmax_cross_entropy *args, int64_t row, float *d,
+                          float sum, float factor)
+{
+    const float share = args->soft->share, smooth = args->soft->smooth;
+    const float even = smooth / (float)args->classes, inverse = 1 / sum;
+    const int32_t own = args->labels[row], before = label_before(args, row);
+    for (int64_t c = 0; c < args->classes; c++) {
+        float target = even;
+        if (c == own)
+            target += (1 - smooth) * share;
+        if (c == before)
+            target += (1 - smooth) * (1 - share);
+        d[c] = (d[c] * inverse - target) * factor;
+    }
+}
+
 DDP_MULTIVERSION
 static double rows_block(const struct pass *pass, int64_t begin, int64_t end)
 {
@@ -111,14 +147,17 @@ static double rows_block(const struct pass *pass, int64_t begin, int64_t end)
                 memset(d, 0, (size_t)n * sizeof *d);
             continue;
         }
-        const float own = x[label]; /* d may be x */
+        /* d may be x */
+        const double own = args->soft ? soft_logit(args, row, x) : (double)x[label];
         float sum = row_exp(x, d, n, max);
-        const double own_loss = ddp_math_log((double)sum) - ((double)own - (double)max);
+        const double own_loss = ddp_math_log((double)sum) - (own - (double)max);
         loss += own_loss;
         if (args->row_losses)
             args->row_losses[row] = (float)own_loss;
-        if (d) {
-            const float factor = args->row_weights ? args->row_weights[row] * mean : mean;
+        const float factor = args->row_weights ? args->row_weights[row] * mean : mean;
+        if (d && args->soft)
+            soft_gradient(args, row, d, sum, factor);
+        else if (d) {
             float right = d[label] / sum - 1.0f;
             row_scale(d, n, factor / sum);
             d[label] = right * factor;

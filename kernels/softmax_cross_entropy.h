@@ -30,7 +30,8 @@ struct ddp_softmax_cross_entropy {
     /* On the CPU alone: */
     const float *dloss; /* (1) the gradient of the loss itself; NULL: 1 */
     float *row_losses;  /* (B) out: -log softmax(logits)[label], 0 of NONE; NULL: not needed */
-    const float *row_weights; /* (B) factors of the rows' gradients; NULL: 1 */
+    const struct ddp_soft_labels *soft; /* NULL: the labels are what they are */
+    const float *row_weights;           /* (B) factors of the rows' gradients; NULL: 1 */
 };
 
 /* All but the labels themselves, which may be on a device. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The label that does not count: data give it, losses leave it out. And what is said of positions
- * in rows of preferences. */
+ * in rows of preferences; and what classes are learned in place of one label. */
 #ifndef DDP_CORE_LABEL_H
 #define DDP_CORE_LABEL_H
 
@@ -14,5 +14,13 @@
 #define DDP_ROLE_SECOND 4 /* it is the second one of a pair */
 #define DDP_ROLE_BAD    8 /* the rating */
 #define DDP_ROLE_PLANES 3 /* of labels: kernels/preference.h */
+
+/* What the rows of a batch learn instead of their labels alone: as torch.nn.CrossEntropyLoss with
+ * label_smoothing, of targets as torchvision's RandomMixup() makes them. */
+struct ddp_soft_labels {
+    float share;  /* of a row's own label; the rest is of the label of the row before, and of the
+                     last row before the first. 1: all */
+    float smooth; /* what is spread evenly over all classes; 0: nothing */
+};
 
 #endif

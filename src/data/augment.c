@@ -110,3 +110,23 @@ enum ddp_status ddp_augment_batch(const struct ddp_augment *augment,
     free(scratch);
     return DDP_OK;
 }
+
+/* As torch does it: both products are rounded. */
+enum ddp_status ddp_augment_mix(double share, const struct ddp_dataset_info *info, size_t count,
+                                float *x)
+{
+    const size_t values = info->sample_values;
+    const float own = (float)share, rest = (float)(1 - share);
+    float *last = ddp_array_alloc(values, sizeof *last);
+    if (!last)
+        return DDP_ERR_MEMORY;
+    memcpy(last, x + (count - 1) * values, info->sample_bytes);
+    for (size_t row = count; row-- > 0;) {
+        const float *before = row > 0 ? x + (row - 1) * values : last;
+        float *to = x + row * values;
+        for (size_t i = 0; i < values; i++)
+            to[i] = own * to[i] + rest * before[i];
+    }
+    free(last);
+    return DDP_OK;
+}

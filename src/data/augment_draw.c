@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The part of augment.h that is torchvision's RandomResizedCrop() and ColorJitter(): what is drawn,
- * and the colours. Regions are scaled where images are decoded. */
+ * The part of augment.h that is torchvision's RandomResizedCrop(), ColorJitter() and RandomMixup():
+ * what is drawn, and the colours. Regions are scaled where images are decoded. */
 #include "config.h"
 
 #include "data/augment.h"
@@ -15,8 +15,10 @@
 #include <string.h>
 
 #define BOX_STREAM    0x61756800u /* and the numbers of the attempts; apart from other streams */
+#define MIX_STREAM    0x61756d00u /* likewise */
 #define JITTER_STREAM 0x61756a00u
 #define ATTEMPTS      10
+#define MIX_ATTEMPTS  64 /* of two draws each, of which at least every other one is taken */
 #define RATIO         (4.0 / 3)
 
 /* --- the option ------------------------------------------------------------------------------- */
@@ -44,9 +46,11 @@ const char *ddp_augment_parse(struct ddp_augment *augment, const char *text)
         else if (strcmp(word, "flip") == 0)
             augment->flip = true;
         else if (!read_part(word, "resized", DDP_AUGMENT_LEAST, &augment->resized) &&
-                 !read_part(word, "jitter", DDP_AUGMENT_JITTER, &augment->jitter))
-            return "must be some of crop, flip, resized[=AREA] and jitter[=FACTOR] with commas "
-                   "between, both numbers from 0.001 to 1; or none";
+                 !read_part(word, "jitter", DDP_AUGMENT_JITTER, &augment->jitter) &&
+                 !read_part(word, "mixup", DDP_AUGMENT_MIXUP, &augment->mixup) &&
+                 !read_part(word, "smooth", DDP_AUGMENT_SMOOTH, &augment->smooth))
+            return "must be some of crop, flip, resized[=AREA], jitter[=FACTOR], mixup[=ALPHA] and "
+                   "smooth[=SHARE] with commas between, all numbers from 0.001 to 1; or none";
     return NULL;
 }
 
@@ -114,6 +118,27 @@ struct ddp_augment_jitter ddp_augment_jitter(const struct ddp_augment *augment, 
         jitter.order[with] = kept;
     }
     return jitter;
+}
+
+static double open_unit(uint32_t random)
+{
+    return (random + 0.5) * 0x1p-32;
+}
+
+/* Jöhnk's way to the Beta distribution, by logarithms: powers of small numbers vanish. */
+double ddp_augment_share(const struct ddp_augment *augment, int64_t epoch, int64_t first)
+{
+    for (uint32_t attempt = 0; attempt < MIX_ATTEMPTS; attempt++) {
+        uint32_t random[4];
+        draw(random, augment, MIX_STREAM + attempt, epoch, first);
+        for (int i = 0; i < 4; i += 2) {
+            const double own = ddp_math_log(open_unit(random[i])) / augment->mixup;
+            const double other = ddp_math_log(open_unit(random[i + 1])) / augment->mixup;
+            if (ddp_math_exp(own) + ddp_math_exp(other) <= 1)
+                return 1 / (1 + ddp_math_exp(other - own));
+        }
+    }
+    return 1;
 }
 
 /* --- colours ---------------------------------------------------------------------------------- */

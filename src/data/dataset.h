@@ -91,6 +91,7 @@ struct ddp_dataset_options {
     int64_t data_size;                 /* article: samples, and numbers of each */
     uint64_t seed;                     /* article: of the generator that draws them */
     int64_t image_height, image_width; /* images: what they are resized to; 0: as they are */
+    bool image_reduced;                /* ... decoded at a reduced size, where that is no smaller */
     /* Tables: the column to predict, and which others to use or to leave out: names with commas
      * between; NULL: not given. Whether the first line is a header, where that is given. */
     const char *target, *columns, *ignore;

@@ -82,6 +82,15 @@ static enum ddp_status find_format(const struct ddp_blob *blob,
                     blob->name);
 }
 
+static void set_shown(ddp_image_reader *r)
+{
+    r->shown = r->image;
+    if (r->orientation > LAST_UNTURNED) {
+        r->shown.width = r->image.height;
+        r->shown.height = r->image.width;
+    }
+}
+
 enum ddp_status ddp_image_open(ddp_image_reader **reader, const struct ddp_blob *blob)
 {
     const struct ddp_image_format *format = NULL;
@@ -99,11 +108,7 @@ enum ddp_status ddp_image_open(ddp_image_reader **reader, const struct ddp_blob 
         return status;
     }
     assert(r->image.channels == 1 || r->image.channels == 3);
-    r->shown = r->image;
-    if (r->orientation > LAST_UNTURNED) {
-        r->shown.width = r->image.height;
-        r->shown.height = r->image.width;
-    }
+    set_shown(r);
     *reader = r;
     return DDP_OK;
 }
@@ -119,6 +124,19 @@ void ddp_image_close(ddp_image_reader *reader)
 const struct ddp_image *ddp_image_info(const ddp_image_reader *reader)
 {
     return &reader->shown;
+}
+
+int ddp_image_reduce(ddp_image_reader *reader, int most)
+{
+    const int factor = !reader->format->reduce ? 1
+                       : most >= 8             ? 8
+                       : most >= 4             ? 4
+                       : most >= 2             ? 2
+                                               : 1;
+    if (factor > 1)
+        reader->format->reduce(reader, factor);
+    set_shown(reader);
+    return factor;
 }
 
 /* --- other channels --------------------------------------------------------------------------- */

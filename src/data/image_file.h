@@ -28,6 +28,12 @@ void ddp_image_close(ddp_image_reader *reader);
 
 const struct ddp_image *ddp_image_info(const ddp_image_reader *reader);
 
+/* Lets a JPEG image be decoded at 1/2, 1/4 or 1/8 of its size, as Pillow's draft() does, which
+ * takes less time and gives other pixels. Before it is read.
+ *   most  a bound of the factor
+ * Returns the factor by which ddp_image_info() is smaller now: 1, 2, 4 or 8. */
+int ddp_image_reduce(ddp_image_reader *reader, int most);
+
 /* Decodes the image, once. Grey becomes RGB of three equal values, and RGB the grey of Pillow,
  * where the caller wants other channels than there are.
  *   channels  1 or 3

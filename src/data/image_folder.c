@@ -32,6 +32,7 @@ struct folder {
     struct ddp_dataset base;
     struct ddp_image_list list;
     int channels, height, width;
+    bool reduced;                  /* decoded at a size that is nearer to that, if possible */
     bool same_size;                /* images must have that size: nobody asked for another */
     unsigned char *kept;           /* (samples, channels, height, width); NULL: nothing is kept */
     _Atomic unsigned char *states; /* enum kept of each sample */
@@ -89,14 +90,25 @@ struct choice {
 };
 
 static enum ddp_status init_resize(const struct folder *f, size_t sample,
-                                   const struct choice *choice, const struct ddp_image *image,
+                                   const struct choice *choice, ddp_image_reader *reader,
                                    struct ddp_resize *resize)
 {
+    const struct ddp_image *image = ddp_image_info(reader);
+    struct ddp_augment_box box = {.height = image->height, .width = image->width};
+    if (choice->augment)
+        box = ddp_augment_box(choice->augment, image->height, image->width, choice->epoch,
+                              (int64_t)sample);
+    if (f->reduced) {
+        const int x = box.width / f->width, y = box.height / f->height;
+        const int factor = ddp_image_reduce(reader, x < y ? x : y);
+        const int right = box.left + box.width, bottom = box.top + box.height;
+        box.left /= factor;
+        box.top /= factor;
+        box.width = (right + factor - 1) / factor - box.left;
+        box.height = (bottom + factor - 1) / factor - box.top;
+    }
     if (!choice->augment)
-        return ddp_resize_init(resize, f->channels, image->width, image->height, f->width,
-                               f->height);
-    const struct ddp_augment_box box = ddp_augment_box(choice->augment, image->height, image->width,
-                                                       choice->epoch, (int64_t)sample);
+        return ddp_resize_init(resize, f->channels, box.width, box.height, f->width, f->height);
     return ddp_resize_init_region(resize, f->channels, box.left, box.top, box.width, box.height,
                                   f->width, f->height);
 }
@@ -111,7 +123,7 @@ static enum ddp_status decode(const struct folder *f, size_t sample, const struc
     if (status == DDP_OK)
         status = check_same_size(f, &image);
     if (status == DDP_OK)
-        status = init_resize(f, sample, choice, ddp_image_info(image.reader), &resize);
+        status = init_resize(f, sample, choice, image.reader, &resize);
     if (status == DDP_OK)
         status = ddp_image_read(image.reader, f->channels, ddp_resize_row, &resize);
     if (status == DDP_OK)
@@ -289,6 +301,7 @@ static enum ddp_status open_set(ddp_dataset **result, const char *directory,
     const bool sized = options->image_height > 0;
     f->height = (int)options->image_height;
     f->width = (int)options->image_width;
+    f->reduced = sized && options->image_reduced;
     status = scan(f, sized, train ? train->channels : 0);
     if (status == DDP_OK && train && (f->height != train->height || f->width != train->width))
         status =

@@ -31,6 +31,9 @@ struct ddp_image_format {
     /* Reads the header and sets reader->image. The reader is zeroed except its first members.
      * NULL: this build lacks the library. */
     enum ddp_status (*open)(ddp_image_reader *reader);
+    /* After open: image.width and height become 1/factor (2, 4 or 8), rounded up. NULL: there is no
+     * faster way to a smaller image. */
+    void (*reduce)(ddp_image_reader *reader, int factor);
     /* Decodes the image to its end, rows from top to bottom. Once, after open. */
     enum ddp_status (*read)(ddp_image_reader *reader, ddp_image_take *take, void *arg);
     /* Also after open has failed. */

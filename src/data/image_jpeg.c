@@ -229,6 +229,15 @@ static enum ddp_status open_jpeg(ddp_image_reader *reader)
     return status;
 }
 
+static void reduce_jpeg(ddp_image_reader *reader, int factor)
+{
+    struct jpeg_reader *r = (struct jpeg_reader *)reader;
+    r->jpeg.scale_num = 1;
+    r->jpeg.scale_denom = (unsigned)factor;
+    reader->image.width = (reader->image.width + factor - 1) / factor;
+    reader->image.height = (reader->image.height + factor - 1) / factor;
+}
+
 /* --- the pixels ------------------------------------------------------------------------------- */
 
 static unsigned multiply(unsigned a, unsigned b)
@@ -253,6 +262,9 @@ static void cmyk_to_rgb(unsigned char *pixels, int width)
 static void read_rows(struct jpeg_reader *r)
 {
     (void)jpeg_start_decompress(&r->jpeg);
+    if ((int)r->jpeg.output_width != r->base.image.width ||
+        (int)r->jpeg.output_height != r->base.image.height)
+        give_up(r, "this libjpeg gives it another size");
     while (r->jpeg.output_scanline < r->jpeg.output_height) {
         const int row = (int)r->jpeg.output_scanline;
         (void)jpeg_read_scanlines(&r->jpeg, &r->pixels, 1);
@@ -285,6 +297,7 @@ const struct ddp_image_format ddp_image_jpeg = {
     .magic = {{0, 3, {0xff, 0xd8, 0xff}}},
     .reader_bytes = sizeof(struct jpeg_reader),
     .open = open_jpeg,
+    .reduce = reduce_jpeg,
     .read = read_jpeg,
     .close = close_jpeg,
 };

@@ -33,6 +33,7 @@ enum slot_state {
 
 struct slot {
     struct ddp_batch batch;
+    struct ddp_soft_labels soft;
     int64_t *indices;
     enum slot_state state; /* under ring_lock */
     enum ddp_status status;
@@ -163,6 +164,20 @@ static struct slot *claim(struct ddp_loader *loader)
     return taken ? slot : NULL;
 }
 
+/* Labels are softened where the loss is. */
+static enum ddp_status soften(const struct ddp_loader *loader, struct slot *slot)
+{
+    const struct ddp_augment *augment = &loader->config.augment;
+    const struct ddp_batch *batch = &slot->batch;
+    slot->soft = (struct ddp_soft_labels){1, (float)augment->smooth};
+    if (augment->mixup <= 0)
+        return DDP_OK;
+    const double share = ddp_augment_share(augment, batch->epoch, batch->indices[0]);
+    slot->soft.share = (float)share;
+    return ddp_augment_mix(share, ddp_dataset_info(loader->config.dataset), (size_t)batch->rows,
+                           batch->x);
+}
+
 static enum ddp_status fill(struct ddp_loader *loader, struct slot *slot)
 {
     char message[MESSAGE_BYTES];
@@ -180,6 +195,8 @@ static enum ddp_status fill(struct ddp_loader *loader, struct slot *slot)
     if (status == DDP_OK)
         status = ddp_augment_batch(augment, ddp_dataset_info(dataset), batch->epoch, slot->indices,
                                    rows, batch->x);
+    if (status == DDP_OK && batch->soft)
+        status = soften(loader, slot);
     ddp_log_hold(NULL, 0);
     ddp_trace_end("read batch", begin, "shard", slot->batch.shard);
     if (status != DDP_OK && !(slot->message = strdup(message)))
@@ -230,10 +247,17 @@ static enum ddp_status check(const struct ddp_loader_config *c)
                         "%d loader threads, %d batches ahead: at most %d and %d are possible",
                         c->threads, c->depth, MAX_THREADS, MAX_DEPTH);
     const struct ddp_augment *augment = &c->augment;
-    if ((augment->crop || augment->flip || augment->jitter > 0 || augment->resized > 0) &&
+    if ((augment->crop || augment->flip || augment->jitter > 0 || augment->resized > 0 ||
+         augment->mixup > 0) &&
         !ddp_augment_fits(info))
-        return ddp_fail(DDP_ERR_INVALID, "%s holds no images: there is nothing to crop or flip",
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%s holds no images: there is nothing to crop, flip or mix",
                         ddp_dataset_where(info));
+    if (ddp_augment_softens(augment) &&
+        (info->class_count == 0 || info->label_count != 1 || info->float_labels))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--augment %s: the samples of %s have no labels that are classes",
+                        augment->smooth > 0 ? "smooth" : "mixup", ddp_dataset_where(info));
     if (augment->jitter > 0 && !ddp_augment_colours_fit(info))
         return ddp_fail(DDP_ERR_INVALID,
                         "--augment jitter: the images of %s are neither grey nor RGB in a scale "
@@ -275,6 +299,8 @@ static enum ddp_status make_slot(struct ddp_loader *loader, struct slot *slot, s
     slot->batch.x = pages;
     if (ddp_dataset_info(loader->config.dataset)->label_count > 0)
         slot->batch.labels = (int32_t *)(void *)((char *)pages + loader->labels_offset);
+    if (ddp_augment_softens(&loader->config.augment))
+        slot->batch.soft = &slot->soft;
     return DDP_OK;
 }
 

@@ -6,6 +6,7 @@
 #ifndef DDP_DATA_LOADER_H
 #define DDP_DATA_LOADER_H
 
+#include "core/label.h"
 #include "data/augment.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
@@ -37,8 +38,9 @@ struct ddp_batch {
     void *x;                /* (rows, dims...) of the dataset's x_dtype, page-aligned */
     int32_t *labels;        /* (rows, label_count) i32; NULL for a dataset without labels */
     const int64_t *indices; /* rows dataset indices */
-    int64_t rows;           /* batch_size, or less in the last step of an epoch */
-    int64_t epoch, step;    /* step: within its epoch */
+    const struct ddp_soft_labels *soft; /* what is learned in place of the labels alone; or NULL */
+    int64_t rows;                       /* batch_size, or less in the last step of an epoch */
+    int64_t epoch, step;                /* step: within its epoch */
     int64_t shard;
 };
 

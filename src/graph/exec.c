@@ -23,8 +23,9 @@ struct ddp_exec {
     float *gradients;
     bool adding;
     const float *loss_scale; /* or NULL */
-    float loss_gradient;     /* the number in the arena's last cache line */
-    bool reported;           /* by this backward, that something is final */
+    const struct ddp_soft_labels *soft;
+    float loss_gradient; /* the number in the arena's last cache line */
+    bool reported;       /* by this backward, that something is final */
     int32_t *predictions;
     ddp_exec_before *before; /* or NULL */
     void *before_arg;
@@ -190,6 +191,16 @@ void ddp_exec_set_predictions(ddp_exec *exec, int32_t *predictions)
 void ddp_exec_set_loss_scale(ddp_exec *exec, const float *scale)
 {
     exec->loss_scale = scale;
+}
+
+void ddp_exec_set_soft_labels(ddp_exec *exec, const struct ddp_soft_labels *soft)
+{
+    exec->soft = soft;
+}
+
+const struct ddp_soft_labels *ddp_exec_soft_labels(const ddp_exec *exec)
+{
+    return exec->soft;
 }
 
 enum ddp_status ddp_exec_send_loss_scale(ddp_exec *exec)

@@ -54,6 +54,10 @@ void ddp_exec_set_adding(ddp_exec *exec, bool adding);
  *   scale  in the host's memory, as it is when ddp_exec_send_loss_scale() is called; NULL: 1 */
 void ddp_exec_set_loss_scale(ddp_exec *exec, const float *scale);
 
+/* What a loss of classes has in place of the labels alone, on the CPU; borrowed. NULL: nothing. */
+void ddp_exec_set_soft_labels(ddp_exec *exec, const struct ddp_soft_labels *soft);
+const struct ddp_soft_labels *ddp_exec_soft_labels(const ddp_exec *exec);
+
 /* Before the passes over a shard: kernels read the scale from the device's own memory. */
 enum ddp_status ddp_exec_send_loss_scale(ddp_exec *exec);
 

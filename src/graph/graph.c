@@ -256,7 +256,7 @@ static ddp_tensor *add_parameter(ddp_graph *graph, const char *name, int dim_cou
     memcpy(parameter.dims, tensor->dims, sizeof parameter.dims);
     tensor->index = frozen ? graph->frozen_count++ : graph->parameter_count++;
     *ddp_tensor_parameter(graph, tensor) = parameter;
-    tensor->needs_gradient = !parameter.statistic && !frozen;
+    tensor->needs_gradient = !parameter.statistic && !parameter.held && !frozen;
     return tensor;
 }
 
@@ -278,7 +278,8 @@ ddp_tensor *ddp_graph_parameter(ddp_graph *graph, const char *name, int dim_coun
 {
     if (graph->freezes)
         return ddp_graph_frozen(graph, name, dim_count, dims, init, graph->frozen_dtype);
-    return add_parameter(graph, name, dim_count, dims, (struct ddp_parameter){.init = init});
+    return add_parameter(graph, name, dim_count, dims,
+                         (struct ddp_parameter){.held = graph->holds, .init = init});
 }
 
 ddp_tensor *ddp_graph_statistic(ddp_graph *graph, const char *name, int64_t count,
@@ -550,6 +551,11 @@ int64_t ddp_graph_target_count(const ddp_graph *graph)
 bool ddp_graph_outputs_loss(const ddp_graph *graph)
 {
     return graph->loss && graph->loss == graph->output;
+}
+
+bool ddp_graph_takes_soft_labels(const ddp_graph *graph)
+{
+    return graph->nodes[graph->loss->producer].op->takes_soft_labels;
 }
 
 bool ddp_graph_is_finished(const ddp_graph *graph)

@@ -103,6 +103,7 @@ struct ddp_parameter {
                         a frozen one -1 */
     int64_t padding; /* zeros behind it that products read and write */
     bool statistic;  /* not learned */
+    bool held;       /* not learned either: its gradient is zero, and it stays as it is */
     bool frozen;     /* neither, and not in the flat array */
     enum ddp_dtype dtype;
     size_t place; /* bytes from the start of the frozen parameters, a multiple of DDP_CACHE_LINE */
@@ -132,6 +133,14 @@ size_t ddp_frozen_bytes(const struct ddp_parameter *frozen);
 /* Whether an operation of this graph reads it; a stage does not read all. */
 bool ddp_graph_reads_frozen(const ddp_graph *graph, int index);
 
+/* Parameters made between the two are held. They have to be of the first operations, so that
+ * backward ends behind them; they lie at the end of the flat array. */
+void ddp_graph_begin_held(ddp_graph *graph);
+void ddp_graph_end_held(ddp_graph *graph);
+/* Where they begin in the flat array; and how many elements they have. */
+int64_t ddp_graph_learned_end(const ddp_graph *graph);
+int64_t ddp_graph_held_count(const ddp_graph *graph);
+
 /* The element after a parameter and the gap behind it. */
 static inline int64_t ddp_parameter_end(const struct ddp_parameter *parameter)
 {
@@ -151,6 +160,7 @@ bool ddp_graph_is_finished(const ddp_graph *graph);
 int64_t ddp_graph_target_count(const ddp_graph *graph);
 /* Whether the loss is the output, made of hidden states by an operation with parameters. An exec
  * that trains has it after backward. */
+bool ddp_graph_takes_soft_labels(const ddp_graph *graph); /* core/label.h */
 bool ddp_graph_outputs_loss(const ddp_graph *graph);
 
 int ddp_graph_parameter_count(const ddp_graph *graph);

@@ -88,7 +88,8 @@ struct ddp_op {
     int labels; /* a loss: inputs[labels] are its labels, of which DDP_LABEL_NONE do not count, and
                    it writes two numbers: the loss, divided by all its labels, and how many of them
                    do not count. 0: a loss that leaves out nothing, or no loss */
-    bool loss_in_backward; /* a loss with parameters: an exec that trains computes it in backward
+    bool takes_soft_labels; /* a loss: ddp_exec_soft_labels() */
+    bool loss_in_backward;  /* a loss with parameters: an exec that trains computes it in backward
                               alone, with all that is made of it */
     enum ddp_status (*forward)(ddp_exec *exec, const struct node *node);
     /* Does its forward and that of the next node in one pass, where the graph has planned it
@@ -112,6 +113,7 @@ struct ddp_graph {
     size_t frozen_f32_bytes, frozen_bytes; /* those of float32 come first */
     bool freezes;                          /* parameters are frozen ones, of: */
     enum ddp_dtype frozen_dtype;
+    bool holds; /* parameters are held ones */
     int input_count;
     struct expected_input {
         const char *what; /* NULL: anything */

@@ -24,6 +24,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
         .uncounted = loss + 1,
         .dlogits = ddp_exec_gradient(exec, logits),
         .dloss = ddp_exec_loss_gradient(exec),
+        .soft = ddp_exec_soft_labels(exec),
         .predictions = ddp_exec_predictions(exec),
     };
     return ddp_exec_kernels(exec)->softmax_cross_entropy(&args, ddp_exec_stream(exec));
@@ -35,6 +36,7 @@ static const struct ddp_op softmax_cross_entropy = {
     .takes_pitch = true,
     .is_float32 = true,
     .labels = 1,
+    .takes_soft_labels = true,
     .forward = forward,
 };
 

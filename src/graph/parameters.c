@@ -94,6 +94,35 @@ bool ddp_graph_reads_frozen(const ddp_graph *graph, int index)
     return false;
 }
 
+/* --- held ------------------------------------------------------------------------------------- */
+
+void ddp_graph_begin_held(ddp_graph *graph)
+{
+    graph->holds = true;
+}
+
+void ddp_graph_end_held(ddp_graph *graph)
+{
+    graph->holds = false;
+}
+
+int64_t ddp_graph_learned_end(const ddp_graph *graph)
+{
+    int64_t end = graph->flat_count;
+    for (int i = 0; i < graph->parameter_count; i++)
+        if (graph->parameters[i].held && graph->parameters[i].offset < end)
+            end = graph->parameters[i].offset;
+    return end;
+}
+
+int64_t ddp_graph_held_count(const ddp_graph *graph)
+{
+    int64_t count = 0;
+    for (int i = 0; i < graph->parameter_count; i++)
+        count += graph->parameters[i].held ? graph->parameters[i].count : 0;
+    return count;
+}
+
 /* --- both ------------------------------------------------------------------------------------- */
 
 int ddp_graph_place_count(const ddp_graph *graph)

@@ -316,6 +316,7 @@ static enum ddp_status loss_of(struct dp *dp, int r, const struct ddp_batch *bat
     enum ddp_status status = ddp_exec_load_input(exec, 1, batch->labels, dp->labels);
     ddp_exec_set_gradients(exec, dp->loss);
     ddp_exec_set_adding(exec, adding);
+    ddp_exec_set_soft_labels(exec, batch->soft);
     if (status == DDP_OK)
         status = ddp_exec_send_loss_scale(exec);
     if (status == DDP_OK)

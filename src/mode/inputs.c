@@ -59,6 +59,7 @@ enum ddp_status ddp_inputs_load(struct ddp_inputs *inputs, ddp_exec *exec, int s
     if (status == DDP_OK)
         status = ddp_device_arrive(inputs->device, slot);
     ddp_exec_set_position(exec, position);
+    ddp_exec_set_soft_labels(exec, batch->soft);
     return status == DDP_OK && inputs->place
                ? ddp_device_copy_in(inputs->device, inputs->place, place, PLACE_BYTES)
                : status;

@@ -14,6 +14,8 @@ struct ddp_mode {
     struct ddp_replica
         *replicas;              /* setup.replicas; the first has the weights to evaluate and save */
     struct ddp_updater updater; /* of the first one's weights */
+    bool averages;              /* the array of their moving average is filled */
+    bool averaged;              /* ... which is in their place, and they in that array */
     bool lacks_weights;         /* other workers have the new float32 values of some weights */
     bool failed;                /* transfers to or from others will not finish */
 };

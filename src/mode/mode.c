@@ -9,6 +9,7 @@
 #include "core/trace.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 const char *const ddp_mode_names[] = {"accum", "ddp", "dp", "pipeline", NULL};
 
@@ -50,15 +51,61 @@ void ddp_mode_destroy(ddp_mode *mode)
     free(mode);
 }
 
+/* --- the moving average ----------------------------------------------------------------------- */
+
+/* Weights and their average change places, by way of rank 0's memory. */
+static enum ddp_status exchange(ddp_mode *mode)
+{
+    const ddp_graph *graph = mode->setup.whole ? mode->setup.whole : mode->setup.graph;
+    const int64_t count = ddp_graph_flat_count(graph);
+    const int last = ddp_mode_state_count(mode) - 1;
+    const bool holds = !mode->setup.comm || ddp_comm_rank(mode->setup.comm) == 0;
+    float *weights = holds ? ddp_array_alloc(2 * (size_t)count, sizeof *weights) : NULL;
+    float *average = weights ? weights + count : NULL;
+    enum ddp_status status = !holds || weights ? DDP_OK : DDP_ERR_MEMORY;
+    if (status == DDP_OK)
+        status = ddp_mode_get_weights(mode, 0, count, weights);
+    if (status == DDP_OK)
+        status = ddp_mode_save_state(mode, last, average);
+    if (!mode->averages && average) /* there was no step */
+        memcpy(average, weights, (size_t)count * sizeof *average);
+    if (status == DDP_OK)
+        status = mode->ops->put_weights(mode, 0, count, average);
+    const bool averaged = !mode->averaged;
+    if (status == DDP_OK)
+        status = ddp_mode_load_state(mode, last, weights);
+    mode->averaged = averaged;
+    mode->failed = mode->failed || status != DDP_OK;
+    free(weights);
+    return status;
+}
+
+static enum ddp_status return_weights(ddp_mode *mode)
+{
+    return mode->averaged ? exchange(mode) : DDP_OK;
+}
+
+enum ddp_status ddp_mode_average(ddp_mode *mode)
+{
+    enum ddp_status status = mode->ops->average ? mode->ops->average(mode) : DDP_OK;
+    if (status == DDP_OK && mode->setup.optimizer.average > 0 && !mode->averaged)
+        status = exchange(mode);
+    mode->failed = status != DDP_OK;
+    return status;
+}
+
 enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, double rate, int64_t step,
                               float *loss)
 {
+    enum ddp_status status = return_weights(mode);
     for (int r = 0; r < mode->setup.replicas; r++) {
         mode->replicas[r].step = step;
         mode->replicas[r].loss_scale = mode->replicas->loss_scale;
     }
-    enum ddp_status status = mode->ops->step(mode, loader, rate, step, loss);
+    if (status == DDP_OK)
+        status = mode->ops->step(mode, loader, rate, step, loss);
     mode->failed = status != DDP_OK;
+    mode->averages = true;
     /* In a trace a step ends when its device is done with it: that is when spans are known. */
     return status == DDP_OK && ddp_trace_begin() ? ddp_device_synchronize(ddp_mode_device(mode))
                                                  : status;
@@ -98,13 +145,6 @@ bool ddp_mode_preferences(const ddp_mode *mode, struct ddp_preferences *preferen
     if (objective)
         ddp_preferences_make(preferences, objective, sums);
     return objective;
-}
-
-enum ddp_status ddp_mode_average(ddp_mode *mode)
-{
-    enum ddp_status status = mode->ops->average ? mode->ops->average(mode) : DDP_OK;
-    mode->failed = status != DDP_OK;
-    return status;
 }
 
 ddp_device *ddp_mode_device(const ddp_mode *mode)
@@ -185,6 +225,9 @@ enum ddp_status ddp_mode_save_state(ddp_mode *mode, int i, float *flat)
 
 enum ddp_status ddp_mode_load_state(ddp_mode *mode, int i, const float *flat)
 {
+    /* A checkpoint has the average in the weights' place, and them in the average's. */
+    if (mode->setup.optimizer.average > 0 && i == ddp_mode_state_count(mode) - 1)
+        mode->averages = mode->averaged = true;
     return mode->ops->load_state ? mode->ops->load_state(mode, i, flat)
                                  : ddp_mode_copy_state_in(mode, i, flat);
 }
@@ -234,7 +277,9 @@ double ddp_mode_idle_share(const ddp_mode *mode)
 enum ddp_status ddp_mode_put_weights(ddp_mode *mode, int64_t begin, int64_t count,
                                      const float *values)
 {
-    enum ddp_status status = mode->ops->put_weights(mode, begin, count, values);
+    enum ddp_status status = return_weights(mode);
+    if (status == DDP_OK)
+        status = mode->ops->put_weights(mode, begin, count, values);
     mode->failed = status != DDP_OK;
     return status;
 }

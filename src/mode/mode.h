@@ -234,8 +234,9 @@ enum ddp_status ddp_mode_put_weights(ddp_mode *mode, int64_t begin, int64_t coun
 enum ddp_status ddp_mode_get_gradients(ddp_mode *mode, int64_t begin, int64_t count, float *values);
 
 /* Between synchronisations of local steps: replaces the weights by the average of all workers', up
- * to the next step; otherwise does nothing. The same average is not computed twice. Collective,
- * except the second time. */
+ * to the next step. With a moving average (ddp_optimizer_config.average): by that, and it by them,
+ * so that checkpoints have both. Otherwise does nothing. The same average is not computed twice.
+ * Collective, except the second time. */
 enum ddp_status ddp_mode_average(ddp_mode *mode);
 
 /* With zero in bf16 on devices each worker has, after a step, the new float32 values of its own

@@ -302,6 +302,7 @@ static enum ddp_status forward(struct ddp_pipeline_stage *stage, struct ddp_stag
     ddp_exec *exec = replica->current = exec_of(stage, piece, shard);
     ddp_lanes_select(&replica->lanes, shard);
     ddp_exec_set_position(exec, &position);
+    ddp_exec_set_soft_labels(exec, batch->soft);
     ddp_exec_set_adding(exec, false);
     ddp_exec_set_gradients(exec, front_of(stage, shard));
     status = load_inputs(stage, exec, shard, batch);

@@ -91,8 +91,10 @@ enum ddp_status ddp_updater_open(struct ddp_updater *updater, struct ddp_replica
     *updater = (struct ddp_updater){
         .replica = replica,
         .first_parameter = DDP_FLAT_ALIGN + ddp_graph_statistics_count(setup->graph),
+        .learned_end = ddp_graph_learned_end(setup->graph),
         .global_shards = setup->global_shards,
         .clip_norm = setup->clip_norm,
+        .average = setup->optimizer.average,
         .only_finite = setup->only_finite || setup->compute == DDP_F16,
         .scale_every = setup->scale_every,
         .norm = -1,
@@ -272,15 +274,43 @@ static enum ddp_status follow_statistics(const struct ddp_updater *updater, int6
     return ddp_device_kernels(replica->device)->ema(&ema, ddp_device_stream(replica->device));
 }
 
+/* The average of weights and statistics, as PyTorch's AveragedModel: it begins with those after the
+ * first step, even if that was left out. `clipped`: as for apply(). */
+static enum ddp_status follow_average(const struct ddp_updater *updater, int64_t begin, int64_t end,
+                                      int64_t state_begin, const struct ddp_clipped *clipped)
+{
+    const struct ddp_replica *replica = updater->replica;
+    const bool first = updater->step <= 0;
+    const int64_t to = first ? end : smaller(end, larger(begin, updater->learned_end));
+    const int64_t from = smaller(to, larger(begin, DDP_FLAT_ALIGN));
+    const char *name;
+    int last = 0;
+    if (updater->average <= 0 || (!first && !clipped && updater->left_out))
+        return DDP_OK;
+    while (ddp_optimizer_state(updater->optimizer, last + 1, &name))
+        last++;
+    const struct ddp_ema ema = {
+        .count = to - from,
+        .momentum = first ? 1 : (float)(1 - updater->average),
+        .scale = 1,
+        .clipped = first ? NULL : clipped,
+        .sum = replica->weights + from,
+        .running =
+            ddp_optimizer_state(updater->optimizer, last, &name) + state_begin + from - begin,
+    };
+    return ddp_device_kernels(replica->device)->ema(&ema, ddp_device_stream(replica->device));
+}
+
 /*   clipped  device memory: what was decided; NULL: it is in *updater */
 static enum ddp_status apply(const struct ddp_updater *updater, int64_t begin, int64_t end,
                              int64_t state_begin, const struct ddp_clipped *clipped)
 {
     const struct ddp_replica *replica = updater->replica;
-    const int64_t first = smaller(end, larger(begin, updater->first_parameter));
+    const int64_t last = smaller(end, larger(begin, updater->learned_end));
+    const int64_t first = smaller(last, larger(begin, updater->first_parameter));
     struct ddp_optimizer_step step = {
         .begin = first,
-        .end = end,
+        .end = last,
         .state_begin = state_begin + (first - begin),
         .weights = replica->weights,
         .weights_bf16 = replica->weights_bf16,
@@ -290,12 +320,16 @@ static enum ddp_status apply(const struct ddp_updater *updater, int64_t begin, i
         .rate = updater->rate,
         .step = updater->step,
     };
-    enum ddp_status status = follow_statistics(updater, larger(begin, DDP_FLAT_ALIGN),
-                                               smaller(end, updater->first_parameter), clipped);
+    enum ddp_status status = DDP_OK;
+    if (clipped || !updater->left_out)
+        status = follow_statistics(updater, larger(begin, DDP_FLAT_ALIGN),
+                                   smaller(end, updater->first_parameter), clipped);
     const int64_t began = ddp_trace_begin();
     ddp_device_span_begin(replica->device, began);
-    if (status == DDP_OK)
+    if (status == DDP_OK && (clipped || !updater->left_out))
         status = ddp_optimizer_run(updater->optimizer, &step);
+    if (status == DDP_OK)
+        status = follow_average(updater, begin, end, state_begin, clipped);
     ddp_device_span_end(replica->device, began, "update", NULL, NULL);
     return status;
 }
@@ -303,7 +337,7 @@ static enum ddp_status apply(const struct ddp_updater *updater, int64_t begin, i
 enum ddp_status ddp_updater_apply(struct ddp_updater *updater, int64_t begin, int64_t end,
                                   int64_t state_begin)
 {
-    return updater->left_out ? DDP_OK : apply(updater, begin, end, state_begin, NULL);
+    return apply(updater, begin, end, state_begin, NULL);
 }
 
 /* The device decides, and tells the host. */

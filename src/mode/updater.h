@@ -21,8 +21,10 @@ struct ddp_updater {
     struct ddp_replica *replica;
     ddp_optimizer *optimizer;
     int64_t first_parameter; /* in the flat array; before it lie the loss and the statistics */
+    int64_t learned_end;     /* behind it lie parameters that stay as they are */
     int64_t global_shards;
     double clip_norm;    /* 0: no clipping */
+    double average;      /* decay of the moving average of the weights; 0: none */
     bool only_finite;    /* no update when loss or norm is not finite */
     int64_t block_count; /* of the norm; 0 when it is not needed */
     double *blocks;      /* device memory: their sums of squares */

@@ -34,6 +34,7 @@ struct ddp_model_config {
     int64_t label_count;
     enum ddp_dtype label_dtype;
     struct ddp_objective objective; /* of texts: preferences; of the run, not of the model */
+    bool head_only;                 /* is learned: of the run too; models with `holds` alone */
     bool last_only; /* tokens: the output is of the last position only; to generate, not to train */
     int64_t positions;  /* ... which a cache of keys and values may hold; 0: those of dims */
     int64_t vocabulary; /* of sentences; else 0 */
@@ -62,6 +63,7 @@ struct ddp_model {
     const char *dataset;    /* the source of its data by default */
     enum ddp_dtype x_dtype; /* of its samples: DDP_F32 numbers, DDP_I32 tokens */
     bool labels;            /* it needs labels */
+    bool holds;             /* it can hold all but its head: head_only */
     bool numbers;           /* ... which may be numbers: then it gives one */
     int sample_dim_count;   /* what a plan without data takes a sample for; 0: --seq-len tokens */
     int64_t sample_dims[4], sample_classes;

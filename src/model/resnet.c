@@ -123,6 +123,8 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *co
     ddp_tensor *x = ddp_graph_input(graph, "samples", DDP_F32, 4, dims);
     ddp_tensor *labels = ddp_graph_input(graph, "labels", DDP_I32, 1, &config->batch);
     x = ddp_graph_channels_last(graph, x);
+    if (config->head_only)
+        ddp_graph_begin_held(graph);
     x = convolution(graph, "conv1", x, shape->channels, large ? 7 : 3, large ? 2 : 1);
     x = ddp_graph_batch_norm_layer(graph, "bn1", x, NULL, DDP_ACTIVATION_RELU);
     if (large)
@@ -137,6 +139,7 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *co
             ddp_graph_end_block(graph);
         }
     x = ddp_graph_global_avg_pool2d(graph, x);
+    ddp_graph_end_held(graph);
     x = ddp_graph_linear_layer(graph, "fc", x, config->classes, true, DDP_ACTIVATION_NONE);
     return ddp_graph_finish(graph, x, ddp_graph_softmax_cross_entropy(graph, x, labels));
 }
@@ -146,6 +149,7 @@ const struct ddp_model ddp_model_resnet = {
     .dataset = "cifar",
     .x_dtype = DDP_F32,
     .labels = true,
+    .holds = true,
     .sample_dim_count = 3,
     .sample_dims = {3, 32, 32},
     .sample_classes = 10,
@@ -164,6 +168,7 @@ const struct ddp_model ddp_model_resnet_images = {
     .dataset = "images",
     .x_dtype = DDP_F32,
     .labels = true,
+    .holds = true,
     .batch = 32,
     .epochs = 20,
     .default_size = "auto",

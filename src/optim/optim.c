@@ -41,6 +41,16 @@ static const struct ddp_optimizer_ops *find(const char *name)
     return NULL;
 }
 
+static int list_states(const struct ddp_optimizer_ops *ops,
+                       const struct ddp_optimizer_config *config, const char **names)
+{
+    int count = ops->states(config, names);
+    if (config->average > 0)
+        names[count++] = DDP_OPTIMIZER_AVERAGE;
+    assert(count <= DDP_OPTIMIZER_STATES);
+    return count;
+}
+
 static size_t array_bytes(const ddp_optimizer *optimizer)
 {
     return (size_t)optimizer->count * sizeof(float);
@@ -52,8 +62,7 @@ enum ddp_status ddp_optimizer_states(const struct ddp_optimizer_config *config, 
     const struct ddp_optimizer_ops *ops = find(config->name);
     if (!ops)
         return ddp_fail(DDP_ERR_INVALID, "there is no optimizer '%s'", config->name);
-    *count = ops->states(config, names);
-    assert(*count <= DDP_OPTIMIZER_STATES);
+    *count = list_states(ops, config, names);
     return DDP_OK;
 }
 
@@ -73,7 +82,7 @@ static enum ddp_status copy_ranges(struct ddp_optimizer *optimizer)
 static enum ddp_status take_state(struct ddp_optimizer *optimizer, float *const *state)
 {
     enum ddp_status status = DDP_OK;
-    optimizer->state_count = optimizer->ops->states(&optimizer->config, optimizer->names);
+    optimizer->state_count = list_states(optimizer->ops, &optimizer->config, optimizer->names);
     optimizer->owns_state = !state;
     for (int i = 0; status == DDP_OK && i < optimizer->state_count; i++) {
         if (state)

@@ -10,7 +10,11 @@
 #include "device/device.h"
 #include "core/range.h"
 
-#define DDP_OPTIMIZER_STATES 2 /* arrays of state that an optimizer has at most */
+#define DDP_OPTIMIZER_STATES 3 /* arrays of state that an optimizer has at most */
+
+/* The last of them, where there is an average of the weights: that. While it is in the weights'
+ * place, as in checkpoints, the array has the weights themselves, hence its name. */
+#define DDP_OPTIMIZER_AVERAGE "training.weights"
 
 typedef struct ddp_optimizer ddp_optimizer;
 
@@ -18,11 +22,12 @@ typedef struct ddp_optimizer ddp_optimizer;
 extern const char *const ddp_optimizer_names[];
 
 struct ddp_optimizer_config {
-    const char *name;                 /* "sgd", "adam", "adamw" */
-    double momentum;                  /* sgd */
-    bool nesterov;                    /* sgd */
-    double beta1, beta2, eps;         /* adam, adamw */
-    double weight_decay;              /* sgd, adam: added to the gradient; adamw: decoupled */
+    const char *name;         /* "sgd", "adam", "adamw" */
+    double momentum;          /* sgd */
+    bool nesterov;            /* sgd */
+    double beta1, beta2, eps; /* adam, adamw */
+    double weight_decay;      /* sgd, adam: added to the gradient; adamw: decoupled */
+    double average; /* decay of the moving average of the weights, below 1; 0: there is none */
     const struct ddp_range *no_decay; /* parts of the flat array without it; copied */
     int no_decay_count;
 };

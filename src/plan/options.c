@@ -158,13 +158,19 @@ static const char *read_trace(void *destination, const char *value)
                : "steps= takes the first and the last step, such as 20-40";
 }
 
-/* "224" or "200x300": height, width */
+/* "224" or "200x300,reduced": height, width */
 static const char *read_image_size(void *destination, const char *value)
 {
     struct ddp_train_options *options = destination;
-    return read_pair(value, 'x', IMAGE_SIDE_MAX, &options->image_height, &options->image_width)
+    char size[32];
+    snprintf(size, sizeof size, "%.*s", (int)strcspn(value, ","), value);
+    options->image_reduced = strcmp(value + strcspn(value, ","), ",reduced") == 0;
+    return (options->image_reduced || !strchr(value, ',')) &&
+                   read_pair(size, 'x', IMAGE_SIDE_MAX, &options->image_height,
+                             &options->image_width)
                ? NULL
-               : "must be a side or height x width, from 1 to 8192, such as 224 or 200x300";
+               : "must be a side or height x width, from 1 to 8192, such as 224 or "
+                 "200x300,reduced";
 }
 
 /* Those of the models stand between the first rows and the others. */
@@ -251,21 +257,23 @@ static const struct ddp_option rows[] = {
              "(0.5), kto: desirable=X, undesirable=X (1)"},
     {OPTION_INT("show-masks", show_masks, 1, 1e6, "N"), .scope = DDP_OF_DATA | DDP_OF_TOKENS,
      .help = "texts: print the first N samples as the model sees them, with what is trained"},
-    {OPTION_CUSTOM("image-size", read_image_size, "N|HxW"), .scope = DDP_OF_DATA,
+    {OPTION_CUSTOM("image-size", read_image_size, "N|HxW[,reduced]"), .scope = DDP_OF_DATA,
      .help = "images: scale to this height and width, and cut out the middle (default: the size "
-             "that all have)"},
+             "that all have; reduced: decode JPEG at 1/2 to 1/8 where that is no smaller)"},
     {OPTION_CUSTOM("augment", read_augment, "LIST"),
      .help = "change training images at random, a list of: crop (4 pixels of padding), flip (left "
              "and right), resized=AREA (a region of at least this share, 0.08, scaled), "
-             "jitter=FACTOR (colours, 0.4); none (default)"},
+             "jitter=FACTOR (colours, 0.4), mixup=ALPHA (with each other, 0.2); smooth=SHARE (of "
+             "labels over all classes, 0.1); none (default)"},
     {OPTION_INT("data-threads", data_threads, 1, 64, "N"), .scope = DDP_OF_MACHINE | DDP_OF_NODE,
      .help = "threads of each worker that read samples ahead (default 1)"},
     {OPTION_INT("data-size", data_size, 1, 1e9, "N"), .scope = DDP_OF_DATA,
      .help = "article: number of samples, and of numbers in each (default 16)"},
-    {OPTION_TEXT("load", load, "PATH"), .scope = DDP_WITH_TEXT | DDP_WITH_CONVERSION,
-     .example = "--load model.safetensors",
+    {OPTION_CUSTOM("load", ddp_train_read_load, "PATH[,frozen]"),
+     .scope = DDP_WITH_TEXT | DDP_WITH_CONVERSION, .example = "--load model.safetensors",
      .help = "start from these weights: a file from --save, a model of Hugging Face (a directory, "
-             "or a file of GPT-2) or llm.c, a checkpoint, or a directory of checkpoints"},
+             "or a file of GPT-2) or llm.c, a checkpoint, or a directory of checkpoints (resnet: "
+             "frozen: all but the head stay as they are)"},
     {OPTION_TEXT("save", save, "FILE"), .scope = DDP_OF_TRAINING,
      .example = "--save model.safetensors",
      .help = "write the weights to this safetensors file at the end"},
@@ -382,10 +390,12 @@ static const struct ddp_option rows[] = {
      .example = "--optimizer adamw",
      .help = "sgd, adam or adamw (default: depends on the model, see trainer(1); adam, adamw: "
              "beta1=B, beta2=B, decay rates of the mean gradient and square, by default 0.9 and "
-             "0.999; eps=E, added to the root of the mean square, by default 1e-8)"},
+             "0.999; eps=E, added to the root of the mean square, by default 1e-8; ema=D: what is "
+             "evaluated and saved is the moving average of the weights with this decay, as 0.999)"},
     {OPTION_REAL("optimizer ...,beta1", beta1, 0, BETA_MAX, "B")},
     {OPTION_REAL("optimizer ...,beta2", beta2, 0, BETA_MAX, "B")},
     {OPTION_REAL("optimizer ...,eps", eps, 0, 1e6, "E")},
+    {OPTION_REAL("optimizer ...,ema", average, 0, 0.999999, "D")},
     {OPTION_REAL("lr", rate, 0, 1e6, "RATE[,scale]"), .example = "--lr 0.01",
      .help = "learning rate (default: 0.1 for mlp, 0.01 for article; 0.001 with adam and adamw; "
              "scale: times the number of shards, workers x --acc-steps)"},

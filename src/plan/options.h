@@ -65,12 +65,14 @@ struct ddp_train_options {
     int64_t data_threads;
     struct ddp_augment augment;        /* its seed is the run's */
     int64_t image_height, image_width; /* 0: not given */
+    bool image_reduced;
     int64_t data_size;
     uint64_t seed;
     bool shuffle, drop_last;
     const char *config;
     const char *export_path; /* in export_text; NULL: not given */
-    char export_text[4096], trace_text[4096];
+    char export_text[4096], trace_text[4096], load_text[4096];
+    bool load_frozen;                              /* all but the head of what is loaded */
     const struct ddp_weight_format *export_format; /* NULL: as the path says */
     const char *adapters;                          /* llama: PEFT's directory; NULL: not given */
     bool adapted;       /* --load or --adapters has adapters; set with the model */
@@ -100,7 +102,7 @@ struct ddp_train_options {
     int device_count; /* --devices; 0: not given */
     bool fast;
     int optimizer; /* index of ddp_optimizer_names */
-    double rate, momentum, beta1, beta2, eps, weight_decay, clip_norm;
+    double rate, momentum, beta1, beta2, eps, average, weight_decay, clip_norm;
     int decay_on; /* index of ddp_train_decay_names */
     bool nesterov, scale_rate;
     int schedule; /* enum ddp_schedule_kind */
@@ -306,6 +308,7 @@ enum ddp_status ddp_train_check_objective(const struct ddp_train_options *option
                                           const struct ddp_train_plan *plan);
 
 /* Reads the value of --export into the options at `destination`. NULL, or what is wrong with it. */
+const char *ddp_train_read_load(void *destination, const char *value);
 const char *ddp_train_read_export(void *destination, const char *value);
 
 /* Options that have no effect with the others: a misunderstanding (options_check.c). Refuses those

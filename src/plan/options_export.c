@@ -63,3 +63,22 @@ const char *ddp_train_read_export(void *destination, const char *value)
         options->export_format = &ddp_format_gguf;
     return NULL;
 }
+
+/* "resnet18.safetensors,frozen" */
+const char *ddp_train_read_load(void *destination, const char *value)
+{
+    static const char frozen[] = ",frozen";
+    struct ddp_train_options *options = destination;
+    const size_t length = strlen(value), end = strlen(frozen);
+    if (!*value)
+        return "must be the path of what is read";
+    options->load = value;
+    options->load_frozen = length > end && strcmp(value + length - end, frozen) == 0;
+    if (!options->load_frozen)
+        return NULL;
+    if (length - end >= sizeof options->load_text)
+        return "is too long";
+    snprintf(options->load_text, sizeof options->load_text, "%.*s", (int)(length - end), value);
+    options->load = options->load_text;
+    return NULL;
+}

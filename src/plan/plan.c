@@ -43,6 +43,16 @@ static enum ddp_status choose_local(struct ddp_train_plan *plan,
                         "--sync-every %" PRId64 " and --sync-batch-norm, which needs all workers "
                         "in each step, exclude each other: give one",
                         options->sync_every);
+    if (local && options->load_frozen)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--sync-every %" PRId64 ", which averages all weights, and --load "
+                        "PATH,frozen exclude each other: give one",
+                        options->sync_every);
+    if (local && options->average > 0)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--sync-every %" PRId64 " and --optimizer ...,ema=, which follows weights "
+                        "that all workers share, exclude each other: give one",
+                        options->sync_every);
     if (local && options->dtype == DDP_TRAIN_FP16)
         return ddp_fail(DDP_ERR_INVALID,
                         "--sync-every %" PRId64 " and --dtype fp16, which scales the loss of all "
@@ -513,6 +523,9 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
     if (ddp_graph_frozen_count(graph) > 0)
         snprintf(frozen, sizeof frozen, " and %" PRId64 " frozen ones",
                  ddp_graph_frozen_element_count(graph));
+    else if (ddp_graph_held_count(graph) > 0)
+        snprintf(frozen, sizeof frozen, ", of which %" PRId64 " are learned",
+                 ddp_graph_element_count(graph) - ddp_graph_held_count(graph));
     fprintf(out, "model    %s, %" PRId64 " parameters%s%s%s\n", plan->model->name,
             ddp_graph_element_count(graph), frozen, options->load ? ", from " : "",
             options->load ? ddp_text_show(shown, options->load) : "");

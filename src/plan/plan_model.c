@@ -169,6 +169,12 @@ enum ddp_status ddp_planned_build(struct ddp_planned *planned)
         config->dims[i] = info->dims[i];
     ddp_train_config_dtype(config, &planned->plan, (enum ddp_train_dtype)options->dtype);
     config->recompute = options->recompute;
+    config->head_only = options->load_frozen && !ddp_train_evaluates_only(options);
+    if (config->head_only && !planned->plan.model->holds)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--load %s,frozen: this is for --model resnet, and the model is %s%s",
+                        options->load, planned->plan.model->name,
+                        planned->plan.model->lora ? ": --lora trains few weights of it" : "");
     if (ddp_train_evaluates_only(options) && config->classes < planned->load.config.classes)
         config->classes = planned->load.config.classes; /* of samples without labels */
     enum ddp_status status = apply_config(planned, config);

@@ -93,6 +93,7 @@ enum ddp_status ddp_train_plan_optimizer(struct ddp_train_plan *plan,
                      ? options->beta2
                      : model->beta2,
         .eps = options->eps,
+        .average = options->average,
         .weight_decay = ddp_train_given(options, "weight-decay") ? options->weight_decay : decay,
     };
     plan->clip_norm = ddp_train_given(options, "clip-grad-norm") ? options->clip_norm
@@ -160,6 +161,8 @@ void ddp_train_plan_print_optimizer(const struct ddp_train_plan *plan, FILE *out
     if (o->weight_decay > 0)
         fprintf(out, ", weight decay %g%s", o->weight_decay,
                 plan->decay_matrices_only ? " of matrices" : "");
+    if (o->average > 0)
+        fprintf(out, ", weights averaged with decay %g", o->average);
     if (plan->clip_norm > 0)
         fprintf(out, ", clipped to norm %g", plan->clip_norm);
     if (plan->zero_open && !plan->zero)

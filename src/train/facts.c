@@ -88,6 +88,8 @@ static void add_optimizer(struct ddp_checkpoint_facts *facts, const struct ddp_t
         add_number(facts, "eps", optimizer->eps);
     }
     add_number(facts, "weight decay", optimizer->weight_decay);
+    if (optimizer->average > 0) /* earlier versions had none */
+        add_number(facts, "average of weights", optimizer->average);
     if (optimizer->weight_decay > 0)
         add_flag(facts, "decay of matrices alone", plan->decay_matrices_only);
     add_number(facts, "norm to clip at", plan->clip_norm);
@@ -117,6 +119,10 @@ static void add_augment(struct ddp_checkpoint_facts *facts, const struct ddp_aug
         add_number(facts, "resized", augment->resized);
     if (augment->jitter > 0)
         add_number(facts, "jitter", augment->jitter);
+    if (augment->mixup > 0)
+        add_number(facts, "mixup", augment->mixup);
+    if (augment->smooth > 0)
+        add_number(facts, "smooth", augment->smooth);
 }
 
 /* A new setting that determines them must be added here. */
@@ -128,6 +134,8 @@ void ddp_run_collect_facts(const struct ddp_run *run, struct ddp_checkpoint_fact
     ddp_checkpoint_fact_add(facts, "model", "%s", ddp_graph_description(run->planned.graph));
     add_number(facts, "dropout",
                plan->model->dropout ? plan->model->dropout(&run->planned.model_config) : 0);
+    if (run->planned.model_config.head_only) /* earlier versions had none */
+        add_flag(facts, "frozen below the head", true);
     add_flag(facts, "bf16", run->planned.model_config.compute == DDP_BF16);
     if (run->planned.model_config.compute == DDP_F16) /* earlier versions had none */
         ddp_checkpoint_fact_add(facts, "fp16", "scale %s, twice every %" PRId64 " steps",

@@ -66,6 +66,7 @@ static enum ddp_status open_sets(struct ddp_run *run)
         .seed = options->seed,
         .image_height = options->image_height,
         .image_width = options->image_width,
+        .image_reduced = options->image_reduced,
         .target = options->target,
         .columns = options->columns,
         .ignore = options->ignore,
@@ -278,6 +279,16 @@ enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int
         .depth = depth,
     };
     config.augment.seed = run->planned.options->seed;
+    const bool softens = ddp_augment_softens(&config.augment);
+    if (softens && !ddp_graph_takes_soft_labels(run->planned.graph))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--augment: mixup and smooth soften labels for a softmax cross-entropy, "
+                        "and the model %s has another loss: leave them out",
+                        plan->model->name);
+    if (softens && !plan->device.host_memory)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--augment: mixup and smooth soften labels on the CPU alone: use --device "
+                        "cpu, or leave them out");
     return ddp_loader_create(loader, &config);
 }
 

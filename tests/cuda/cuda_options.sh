@@ -41,7 +41,7 @@ works() {
 board=
 ! grep -q 'define HAVE_PROTOBUF_C 1' config.h || board="--tensorboard $work/board"
 images="--data $work/images --dataset idx --batch-size 2 --hidden 16 --seed 3 --data-threads 2 --augment crop,flip"
-works "images" $images --dtype bf16 --shuffle --drop-last --steps 10 --optimizer sgd --lr 0.01,scale --momentum 0.8,nesterov \
+works "images" $images --dtype bf16 --shuffle --drop-last --steps 10 --optimizer sgd,ema=0.9 --lr 0.01,scale --momentum 0.8,nesterov \
     --weight-decay 0.1,on=matrices --clip-grad-norm 1 --schedule step,gamma=0.5,every=1 \
     --warmup-steps 2 --checkpoint "$work/dir" --checkpoint-every 3 --keep 1 --eval --log-every 1 --nan skip \
     --log "$work/log" $board --trace "$work/trace,steps=2-5" --verbose

@@ -8,6 +8,7 @@
 #include "data/loader.h"
 #include "tests/lib/runner.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -218,15 +219,45 @@ START_TEST(colours_are_drawn_evenly)
 }
 END_TEST
 
+/* Mean and variance of the Beta distribution: 1/2, and 1 / (8 a + 4). */
+START_TEST(shares_are_of_the_beta_distribution)
+{
+    enum { DRAWS = 20000 };
+    static const double alphas[] = {0.001, 0.2, 0.5, 1};
+    for (int a = 0; a < 4; a++) {
+        const struct ddp_augment augment = {.mixup = alphas[a], .seed = 9};
+        double sum = 0, squares = 0;
+        int low = 0, same = 0;
+        for (int i = 0; i < DRAWS; i++) {
+            const double share = ddp_augment_share(&augment, 4, i);
+            ck_assert(share >= 0 && share <= 1);
+            sum += share;
+            squares += (share - 0.5) * (share - 0.5);
+            low += share < 0.1;
+            same += share == ddp_augment_share(&augment, 5, i);
+        }
+        const double variance = 1 / (8 * alphas[a] + 4), deviation = squares / DRAWS;
+        ck_assert_msg(fabs(sum / DRAWS - 0.5) < 0.015, "mean %g", sum / DRAWS);
+        ck_assert_msg(fabs(deviation / variance - 1) < 0.03, "alpha %g: variance %g, not %g",
+                      alphas[a], deviation, variance);
+        ck_assert(alphas[a] < 1 || abs(low - DRAWS / 10) < 200); /* even */
+        ck_assert(alphas[a] < 0.2 || same < 20);
+    }
+}
+END_TEST
+
 START_TEST(lists_are_read)
 {
     static const char *const bad[] = {
-        "",        "crops",    "crop,",     "resized=0", "resized=1.5",
-        "jitter=", "jitter=x", "none,flip", "resizeds",  "jitter=0.4x"};
+        "",          "crops",    "crop,",       "resized=0", "resized=1.5", "jitter=", "jitter=x",
+        "none,flip", "resizeds", "jitter=0.4x", "mixup=0",   "mixup=2",     "smooth=", "smoothing"};
     struct ddp_augment augment;
     ck_assert_ptr_null(ddp_augment_parse(&augment, "resized,flip,jitter=0.25"));
     ck_assert(augment.flip && !augment.crop && augment.resized == DDP_AUGMENT_LEAST &&
               augment.jitter == 0.25);
+    ck_assert(!ddp_augment_softens(&augment));
+    ck_assert_ptr_null(ddp_augment_parse(&augment, "mixup=0.5,smooth"));
+    ck_assert(augment.mixup == 0.5 && augment.smooth == DDP_AUGMENT_SMOOTH);
     ck_assert_ptr_null(ddp_augment_parse(&augment, "none"));
     ck_assert(!augment.flip && augment.resized == 0 && augment.jitter == 0);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
@@ -346,6 +377,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, regions_are_drawn_as_by_torchvision);
     tcase_add_test(tc, colours_as_by_torchvision);
     tcase_add_test(tc, colours_are_drawn_evenly);
+    tcase_add_test(tc, shares_are_of_the_beta_distribution);
     tcase_add_test(tc, lists_are_read);
     tcase_add_test(tc, any_split_sees_the_same_images);
     tcase_add_test(tc, from_the_middle_the_same_images);

@@ -90,6 +90,13 @@ drawn="--image-size 16 --steps 3 --no-eval --augment resized=0.2,flip,jitter --q
 expect "images, regions and colours" 0 '' $images $drawn --acc-steps 2 --save "$work/one.w"
 expect "images, regions and colours, 2 workers" 0 '' "$ddprun" -n 2 $images $drawn --data-threads 2 --save "$work/two.w"
 cmp "$work/one.w" "$work/two.w" || fail "images, regions and colours: other weights with 2 workers"
+for size in 10 10,reduced 10,reduced; do # most are then decoded at half their size
+    rm -f "$work/d.w"
+    expect "images, --image-size $size" 0 '' $images --image-size "$size" --steps 2 --no-eval --quiet --save "$work/d.w" --augment resized=0.9
+    cksum <"$work/d.w" >>"$work/sizes"
+done
+[ "$(sort "$work/sizes" | uniq | wc -l)" -eq 2 ] || fail "images, reduced: $(cat "$work/sizes")"
+expect "images, smaller" 2 'error: --image-size 10,small: must be a side' $images --image-size 10,small
 expect "images of many sizes" 3 'error: .*stripes/train/stripes-0/.* and .*/stripes-0/000.png is .* --image-size N or HxW' $images
 expect "images, no size" 2 'error: --image-size' $images --image-size 24x
 expect "images, a size for other data" 2 'error: --image-size belongs to directories of images' $t --data "$work/cifar" --image-size 24

@@ -4,6 +4,8 @@
 #include "config.h"
 
 #include "kernels/softmax_cross_entropy.h"
+#include "data/augment.h"
+#include "tests/kernels/kernels_golden.h"
 #include "tests/kernels/kernels_test.h"
 #include "tests/lib/scratch.h"
 #include "tests/kernels/reference/reference.h"
@@ -287,6 +289,43 @@ START_TEST(test_arguments)
 }
 END_TEST
 
+/* Mixed samples and their soft labels, with the loss alone and in place. */
+static void run_soft(struct golden_case *c)
+{
+    golden_seed(c);
+    const int64_t rows = golden_number(c), classes = golden_number(c), n = rows * classes;
+    const double share = strtod(c->line->words[c->word++], NULL);
+    const struct ddp_soft_labels soft = {(float)share,
+                                         (float)strtod(c->line->words[c->word++], NULL)};
+    const struct ddp_dataset_info info = {.sample_values = (size_t)classes,
+                                          .sample_bytes = (size_t)classes * sizeof(float)};
+    float *x = array_of(n), loss, alone;
+    int32_t *labels = malloc(sizeof *labels * (size_t)rows);
+    for (int64_t i = 0; i < rows; i++)
+        labels[i] = (int32_t)(i * 7 % classes);
+    golden_draw(c, x, n);
+    ck_assert_int_eq(ddp_augment_mix(share, &info, (size_t)rows, x), DDP_OK);
+    golden_compare(c, "mixed", x, n, 0);
+    struct ddp_softmax_cross_entropy args = {
+        .rows = rows, .classes = classes, .logits = x, .labels = labels, .soft = &soft};
+    args.loss = &alone;
+    ck_assert_int_eq(ddp_softmax_cross_entropy(&args, NULL), DDP_OK);
+    args.loss = &loss;
+    args.dlogits = x;
+    ck_assert_int_eq(ddp_softmax_cross_entropy(&args, pools[POOLS - 1]), DDP_OK);
+    ck_assert(same_bits(&loss, &alone, 1));
+    golden_compare(c, "loss", &loss, 1, 5e-7);
+    golden_compare(c, "dlogits", x, n, 2e-7);
+    array_free(x, n);
+    free(labels);
+}
+
+START_TEST(test_soft_labels)
+{
+    golden_run("kernels/golden/images.txt", "soft", run_soft);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("softmax_cross_entropy");
@@ -298,6 +337,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, test_extremes);
     tcase_add_test(tc, test_rows_that_do_not_count);
     tcase_add_test(tc, test_chunks);
+    tcase_add_test(tc, test_soft_labels);
     tcase_add_test(tc, test_arguments);
     return suite;
 }

@@ -215,6 +215,18 @@ def mse_case(rnd, count):
     return f"mse {seed} {count}", flat(loss, x.grad)
 
 
+def soft_case(rnd, rows, classes, share, smooth):
+    """As RandomMixup of torchvision's references: a batch and the batch before it, and their labels."""
+    seed = rnd.getrandbits(20)
+    x = torch.rand((rows, classes), generator=seeded(seed)) - 0.5
+    target = nn.functional.one_hot(torch.arange(rows) * 7 % classes, classes).float()
+    mixed = x.mul(share).add_(x.roll(1, 0).mul_(1 - share)).requires_grad_()
+    target = target.mul(share).add_(target.roll(1, 0).mul_(1 - share))
+    loss = nn.CrossEntropyLoss(label_smoothing=smooth)(mixed, target)
+    loss.backward()
+    return f"soft {seed} {rows} {classes} {share.hex()} {smooth.hex()}", flat(mixed, loss, mixed.grad)
+
+
 def image_cases(rnd):
     for relu in (False, True):
         yield conv2d_case(rnd, (5, 6), (3, 4), (3, 3), 1, 1, 1, relu)
@@ -233,6 +245,9 @@ def image_cases(rnd):
             yield batch_norm_case(rnd, rows, channels, flags & 1, flags & 2)
     for count in (1, 7, 16, rnd.randrange(17, 60)):
         yield mse_case(rnd, count)
+    for rows, classes in ((1, 2), (2, 10), (5, 17), (rnd.randrange(3, 9), rnd.randrange(18, 40))):
+        for share, smooth in ((1.0, 0.1), (0.3, 0.0), (rnd.random(), rnd.random())):
+            yield soft_case(rnd, rows, classes, share, smooth)
 
 
 def main():

@@ -51,7 +51,7 @@ struct value {
 
 static const struct value models[] = {
     {.options = "--model mlp --hidden 33,17,9 " IMAGES},
-    {.options = "--model cnn --augment crop,flip " IMAGES},
+    {.options = "--model cnn --augment crop,flip,mixup=0.3,smooth=0.1 " IMAGES},
     {.options = "--model resnet --size 20 " IMAGES},
     {.options = "--model gpt2 --layers 2 --heads 2 --channels 16 --dropout 0.1 " TEXT},
     {.options = "--model llama --size d2 " TEXT},
@@ -71,8 +71,9 @@ enum { FP16 = 2, WIRE };
 static const struct value optimizers[] = {
     {.options = "--optimizer sgd --momentum 0.9,nesterov --weight-decay 1e-2"},
     {.options = "--optimizer adamw --weight-decay 0.1,on=matrices"},
-    {.options = "--optimizer adam"},
+    {.options = "--optimizer adam,ema=0.7"},
     {0}};
+enum { AVERAGED = 2 }; /* not of weights that differ from worker to worker */
 static const struct value clips[] = {
     {.options = "--clip-grad-norm 0"}, {.options = "--clip-grad-norm 0.05"}, {0}};
 /* Epochs of images end in short batches. */
@@ -172,7 +173,8 @@ static bool possible(const int *row)
         return false;
     if (row[LOCAL] > 0 && split && row[WRITER] > 0 && writers[row[WRITER]].parts != split->parts)
         return false;
-    return !(row[LOCAL] > 0 && (row[UPDATE] > 0 || row[DTYPE] >= FP16));
+    return !(row[LOCAL] > 0 &&
+             (row[UPDATE] > 0 || row[DTYPE] >= FP16 || row[OPTIMIZER] == AVERAGED));
 }
 
 static unsigned random_below(unsigned count)

@@ -26,6 +26,10 @@ expect "negative momentum" 2 'error: .*--momentum -0.5' $t --momentum -0.5
 expect "zero replicas" 2 'error: .*--replicas 0' $t --mode dp --replicas 0
 expect "zero threads" 2 'error: .*--threads 0' $t --threads 0
 expect "bad augment" 2 'error: .*--augment crop,flop' $t --augment crop,flop
+expect "nothing to mix" 2 'error: --augment: mixup and smooth soften labels for .* the model article has another' $t $one --augment mixup
+expect "nothing to smooth" 2 'error: --augment smooth: the samples of .* have no labels that are classes' $t --model gpt2 --size d2 \
+    --data "$here/NEWS" --val-split 0.1 --augment smooth
+expect "an average of what differs" 2 'error: --sync-every 2 and --optimizer ...,ema=' "$ddprun" -n 2 trainer --sync-every 2 --optimizer sgd,ema=0.9 --steps 2
 expect "augment without images" 2 'error: article holds no images' $t $one --augment flip
 expect "tokens for mlp" 2 'error: .*holds tokens.*mlp.*numbers' $t --model mlp --data "$0"
 expect "no labels for mlp" 2 'error: article has no labels.*mlp' $t --dataset article

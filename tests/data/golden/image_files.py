@@ -5,7 +5,7 @@
 usage: image_files.py DIRECTORY [SEED]
 
 DIRECTORY/data/golden gets image_files.txt and the files that it names in image_files/. A line is one image: its file, the size asked for
-(height, width), the channels asked for, a colon, then the bytes of the result in hexadecimal, channel after channel. It is
+(height, width), the channels asked for, perhaps "reduced" for a JPEG that is decoded smaller, by draft(), a colon, then the bytes of the result in hexadecimal, channel after channel. It is
 made as torchvision's Resize (to what just covers the size) and CenterCrop do it. SEED chooses other images than the
 committed ones.
 """
@@ -45,6 +45,14 @@ def seen(image, height, width):
     image = image.resize((size[0], h), Image.BILINEAR).resize(size, Image.BILINEAR)
     top, left = int(round((size[1] - height) / 2.0)), int(round((size[0] - width) / 2.0))
     return image.crop((left, top, left + width, top + height))
+
+
+def reduced_case(name, sizes):
+    for height, width in sizes:
+        image = Image.open(os.path.join(OUT, "image_files", name))
+        image.draft(None, (height, width) if image.getexif().get(0x0112, 1) > 4 else (width, height))
+        pixels = np.asarray(seen(ImageOps.exif_transpose(image).convert("RGB"), height, width))
+        lines.append(f"{name} {height} {width} 3 reduced : {np.moveaxis(pixels, 2, 0).tobytes().hex()}")
 
 
 def case(name, sizes, source=None, modes=("L", "RGB")):
@@ -216,6 +224,11 @@ bmp("565.bmp", 16, rng.randint(0, 1 << 16, (7, 9)), (0xF800, 0x7E0, 0x1F))
 case("565.bmp", one_size)
 bmp("32.bmp", 32, rng.randint(0, 1 << 24, (7, 9)), top_down=True)
 case("32.bmp", one_size)
+
+reduced_case("rgb.jpg", [(8, 8), (4, 5), (2, 2), (9, 20)])
+for name in ("rgb-444.jpg", "rgb-422.jpg", "progressive.jpg", "grey.jpeg", "turned.jpg", "cmyk.jpg"):
+    reduced_case(name, [(5, 7), (3, 2)])
+reduced_case("turned-7.jpg", [(3, 2)])
 
 with open(os.path.join(OUT, "image_files.txt"), "w") as file:
     file.write("\n".join(lines) + "\n")

@@ -328,6 +328,7 @@ ddp_tensor *ddp_graph_reshape(ddp_graph *graph, ddp_tensor *x, int dim_count, co
     if (!view)
         return NULL;
     view->base = base;
+    view->bounds = base->bounds;
     view->producer = base->producer;
     view->index = base->index;
     view->needs_gradient = base->needs_gradient;
@@ -398,6 +399,9 @@ ddp_tensor *ddp_graph_add_node(ddp_graph *graph, const struct node *node, const 
 {
     bool learns = false;
     char name[256];
+    struct node bounded = *node;
+    ddp_tensor *bounds = ddp_graph_take_bounds(graph, &bounded);
+    node = &bounded;
     if (graph->status != DDP_OK ||
         !grow(graph, &graph->nodes, graph->node_count, &graph->node_capacity,
               sizeof *graph->nodes) ||
@@ -419,6 +423,7 @@ ddp_tensor *ddp_graph_add_node(ddp_graph *graph, const struct node *node, const 
     }
     output->producer = graph->node_count;
     output->needs_gradient = learns;
+    output->bounds = node->op->packs ? bounds : NULL;
     graph->nodes[graph->node_count] = *node;
     graph->nodes[graph->node_count].output = output;
     graph->nodes[graph->node_count].attributes = copy;

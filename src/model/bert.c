@@ -71,7 +71,6 @@ struct build {
     ddp_graph *graph;
     const struct ddp_bert *bert;
     int64_t layer;
-    ddp_tensor *lengths; /* (B,T) */
     char name[96];
 };
 
@@ -141,7 +140,7 @@ static ddp_tensor *block(struct build *b, ddp_tensor *x)
     ddp_tensor *q = projection(b, DDP_LLAMA_Q, x);
     ddp_tensor *k = projection(b, DDP_LLAMA_K, x);
     ddp_tensor *v = projection(b, DDP_LLAMA_V, x);
-    ddp_tensor *y = ddp_graph_full_attention(b->graph, q, k, v, b->lengths, bert->heads);
+    ddp_tensor *y = ddp_graph_full_attention(b->graph, q, k, v, bert->heads);
     y = linear(b, named(b, "attention.output.dense", ""), y, channels, channels,
                DDP_ACTIVATION_NONE);
     x = ddp_graph_layer_norm_layer(b->graph, named(b, "attention.output.LayerNorm", ""),
@@ -153,14 +152,15 @@ static ddp_tensor *block(struct build *b, ddp_tensor *x)
                                       ddp_graph_add(b->graph, y, x), eps);
 }
 
-/* texts (B,3,T) as data/sentences.c has them: their tokens' vectors, before the blocks. */
+/* texts (B,3,T) as data/sentences.c has them: their tokens' vectors, packed, before the blocks. */
 static ddp_tensor *embeddings(struct build *b, ddp_tensor *texts)
 {
     const struct ddp_bert *bert = b->bert;
     const struct ddp_init normal = {.kind = DDP_INIT_NORMAL, .std = DDP_BERT_INIT_STD};
-    ddp_tensor *tokens = ddp_graph_select(b->graph, texts, 0);
-    ddp_tensor *types = ddp_graph_select(b->graph, texts, 1);
-    b->lengths = ddp_graph_select(b->graph, texts, 2);
+    ddp_tensor *bounds = ddp_graph_text_bounds(b->graph, texts);
+    ddp_tensor *tokens = ddp_graph_pack_texts(b->graph, texts, bounds, DDP_TEXT_TOKENS);
+    ddp_tensor *types = ddp_graph_pack_texts(b->graph, texts, bounds, DDP_TEXT_TYPES);
+    ddp_tensor *places = ddp_graph_pack_texts(b->graph, texts, bounds, DDP_TEXT_POSITIONS);
     ddp_tensor *words = ddp_graph_parameter(b->graph, "embeddings.word_embeddings.weight", 2,
                                             (int64_t[]){bert->vocabulary, bert->channels}, normal);
     ddp_tensor *positions =
@@ -168,8 +168,9 @@ static ddp_tensor *embeddings(struct build *b, ddp_tensor *texts)
                             (int64_t[]){bert->context, bert->channels}, normal);
     ddp_tensor *kinds = ddp_graph_parameter(b->graph, "embeddings.token_type_embeddings.weight", 2,
                                             (int64_t[]){bert->types, bert->channels}, normal);
-    ddp_tensor *x = ddp_graph_embedding(b->graph, tokens, words, positions);
+    ddp_tensor *x = ddp_graph_embedding(b->graph, tokens, words, NULL);
     x = ddp_graph_add(b->graph, x, ddp_graph_embedding(b->graph, types, kinds, NULL));
+    x = ddp_graph_add(b->graph, x, ddp_graph_embedding(b->graph, places, positions, NULL));
     return ddp_graph_layer_norm_layer(b->graph, "embeddings.LayerNorm", x, (float)bert->norm_eps);
 }
 
@@ -178,7 +179,7 @@ static enum ddp_status finish_labelled(struct build *b, ddp_tensor *x, ddp_tenso
                                        int64_t classes)
 {
     const int64_t channels = b->bert->channels;
-    x = ddp_graph_token_mean(b->graph, x, NULL);
+    x = ddp_graph_token_mean(b->graph, x, true);
     x = ddp_graph_tanh(b->graph,
                        linear(b, "pooler.dense", x, channels, channels, DDP_ACTIVATION_NONE));
     freeze(b, false);
@@ -209,7 +210,7 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *co
     }
     if (!contrasts)
         return finish_labelled(&b, x, labels, config->classes);
-    x = ddp_graph_token_mean(graph, x, bert->pooling == DDP_BERT_MEAN ? b.lengths : NULL);
+    x = ddp_graph_token_mean(graph, x, bert->pooling == DDP_BERT_CLS);
     freeze(&b, false);
     return ddp_graph_finish(graph, x, ddp_graph_contrastive(graph, x, labels, texts, SCALE));
 }

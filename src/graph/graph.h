@@ -91,7 +91,8 @@ ddp_tensor *ddp_graph_token_mean(ddp_graph *graph, ddp_tensor *x, bool first);
 ddp_tensor *ddp_graph_tanh(ddp_graph *graph, ddp_tensor *x);
 
 /* The loss of kernels/sentence.h.
- *   x       (B*texts,C), the texts of a sample one after another
+ *   x       (B*texts,C), the texts of a sample one after another; of 1 text the loss is 0 and
+ *           nothing is learned: embeddings are to be predicted
  *   labels  are not looked at, but a model that is evaluated has some */
 ddp_tensor *ddp_graph_contrastive(ddp_graph *graph, ddp_tensor *x, ddp_tensor *labels,
                                   int64_t texts, double scale);

@@ -210,6 +210,10 @@ static enum ddp_status contrast_forward(ddp_exec *exec, const struct node *node)
 {
     const struct contrast *contrast = node->attributes;
     const ddp_tensor *x = node->inputs[0];
+    if (contrast->texts == 1) {
+        *(float *)ddp_exec_value(exec, node->output) = 0;
+        return DDP_OK;
+    }
     const struct ddp_contrastive args = {
         .samples = x->dims[0] / contrast->texts,
         .texts = contrast->texts,
@@ -245,11 +249,10 @@ ddp_tensor *ddp_graph_contrastive(ddp_graph *graph, ddp_tensor *x, ddp_tensor *l
 {
     if (graph->status != DDP_OK || !x)
         return NULL;
-    if (x->dim_count != 2 || x->dtype != DDP_F32 || texts < 2 || x->dims[0] % texts ||
+    if (x->dim_count != 2 || x->dtype != DDP_F32 || texts < 1 || x->dims[0] % texts ||
         ddp_tensor_base(x)->kind != TENSOR_ACTIVATION)
         return ddp_graph_reject(graph, DDP_ERR_INVALID,
-                                "contrastive: %s must be (B*%lld,C) float32 of an operation, with "
-                                "at least 2 texts in each sample",
+                                "contrastive: %s must be (B*%lld,C) float32 of an operation",
                                 x->name, (long long)texts);
     graph->encodes = true;
     const struct contrast contrast = {texts, (float)scale};

@@ -31,6 +31,9 @@ _Static_assert(sizeof(struct ddp_bert) <= DDP_MODEL_OWN, "room for it");
 _Static_assert(offsetof(struct ddp_bert, lora) == offsetof(struct ddp_llama, lora),
                "ddp_lora_options are of both");
 
+const char *const ddp_bert_linear_names[] = {"attention.self.query", "attention.self.key",
+                                             "attention.self.value"};
+
 #define FIELD(name, kind, member, least, most)                                                     \
     {                                                                                              \
         name, kind, offsetof(struct ddp_bert, member), least, most, 0, 0                           \
@@ -45,6 +48,8 @@ static const struct ddp_model_field fields[] = {
     FIELD("types", DDP_FIELD_INT, types, 0, 1 << 16),
     FIELD("vocabulary", DDP_FIELD_INT, vocabulary, 0, 1 << 24),
     FIELD("pooling", DDP_FIELD_INT, pooling, 0, DDP_BERT_CLS),
+    FIELD("length", DDP_FIELD_INT, length, 0, 1 << 20),
+    FIELD("normalizes", DDP_FIELD_INT, normalizes, 0, 1),
     FIELD("norm_eps", DDP_FIELD_REAL, norm_eps, 0, 1),
     FIELD("lora_r", DDP_FIELD_INT, lora.rank, 0, 4096),
     FIELD("lora_targets", DDP_FIELD_INT, lora.targets, 0, (1 << DDP_LLAMA_LINEARS) - 1),
@@ -108,19 +113,17 @@ static ddp_tensor *linear(struct build *b, const char *name, ddp_tensor *x, int6
 /* Queries, keys or values, with what an adapter adds to them: s B A dropout(x). */
 static ddp_tensor *projection(struct build *b, enum ddp_llama_linear which, ddp_tensor *x)
 {
-    static const char *const names[] = {"attention.self.query", "attention.self.key",
-                                        "attention.self.value"};
     const struct ddp_lora *lora = &b->bert->lora;
     const int64_t channels = b->bert->channels;
-    ddp_tensor *y =
-        linear(b, named(b, names[which], ""), x, channels, channels, DDP_ACTIVATION_NONE);
+    const char *name = ddp_bert_linear_names[which];
+    ddp_tensor *y = linear(b, named(b, name, ""), x, channels, channels, DDP_ACTIVATION_NONE);
     if (lora->rank == 0 || !(lora->targets >> which & 1))
         return y;
     freeze(b, false);
     ddp_tensor *down = ddp_graph_parameter(
-        b->graph, named(b, names[which], ".lora_A.weight"), 2, (int64_t[]){lora->rank, channels},
+        b->graph, named(b, name, ".lora_A.weight"), 2, (int64_t[]){lora->rank, channels},
         (struct ddp_init){.kind = DDP_INIT_LINEAR, .fan_in = channels});
-    ddp_tensor *up = ddp_graph_parameter(b->graph, named(b, names[which], ".lora_B.weight"), 2,
+    ddp_tensor *up = ddp_graph_parameter(b->graph, named(b, name, ".lora_B.weight"), 2,
                                          (int64_t[]){channels, lora->rank},
                                          (struct ddp_init){.kind = DDP_INIT_ZEROS});
     freeze(b, true);
@@ -273,7 +276,7 @@ static enum ddp_status check(struct ddp_model_config *config)
 
 static int64_t sentence(const struct ddp_model_config *config)
 {
-    return ddp_bert_in(config)->context;
+    return ddp_bert_in(config)->length ? ddp_bert_in(config)->length : ddp_bert_in(config)->context;
 }
 
 static struct ddp_lora *lora_of(union ddp_model_own *own)

@@ -400,8 +400,11 @@ ddp_tensor *ddp_graph_add_node(ddp_graph *graph, const struct node *node, const 
     bool learns = false;
     char name[256];
     struct node bounded = *node;
-    ddp_tensor *bounds = ddp_graph_take_bounds(graph, &bounded);
+    ddp_tensor *bounds = ddp_node_take_bounds(&bounded);
     node = &bounded;
+    if (bounds && !node->op->packs && !node->op->unpacks)
+        return ddp_graph_reject(graph, DDP_ERR_INVALID, "%s: it does not take packed rows",
+                                node->op->name);
     if (graph->status != DDP_OK ||
         !grow(graph, &graph->nodes, graph->node_count, &graph->node_capacity,
               sizeof *graph->nodes) ||

@@ -177,9 +177,19 @@ ddp_tensor *ddp_graph_constant(ddp_graph *graph, const char *name, int dim_count
 ddp_tensor *ddp_graph_add_node(ddp_graph *graph, const struct node *node, const void *attributes,
                                size_t attributes_bytes, int dim_count, const int64_t *dims);
 
-/* The bounds of a node's packed inputs, which become an input more that backward needs too; NULL:
- * none is packed. An error if the operation does not take such. */
-ddp_tensor *ddp_graph_take_bounds(ddp_graph *graph, struct node *node);
+/* The bounds of a node's packed inputs, which are packed alike; NULL: none is packed. Where the
+ * operation takes such they become an input more, which backward needs too. */
+static inline ddp_tensor *ddp_node_take_bounds(struct node *node)
+{
+    ddp_tensor *bounds = NULL;
+    for (int i = 0; i < node->input_count && !bounds; i++)
+        bounds = node->inputs[i] ? node->inputs[i]->bounds : NULL;
+    if (bounds && (node->op->packs || node->op->unpacks)) {
+        node->keeps_inputs |= 1u << node->input_count;
+        node->inputs[node->input_count++] = bounds;
+    }
+    return bounds;
+}
 
 /* An input as it comes; ddp_graph_input() casts it to the type of the activations. */
 ddp_tensor *ddp_graph_add_input(ddp_graph *graph, const char *name, enum ddp_dtype dtype,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The graph's operations of encoders of sentences (kernels/sentence.h): texts without their padding,
- * the mean of a text's tokens, tanh, and the contrastive loss. They run on the CPU alone. */
+ * The graph's operations of encoders of sentences (kernels/sentence.h): texts without padding, the
+ * mean of a text's tokens, tanh, and the contrastive loss. They run on the CPU alone. */
 #include "config.h"
 
 #include "graph/internal.h"
@@ -85,22 +85,6 @@ ddp_tensor *ddp_graph_pack_texts(ddp_graph *graph, ddp_tensor *texts, ddp_tensor
     if (packed)
         packed->bounds = bounds;
     return packed;
-}
-
-/* Packed inputs are packed alike. */
-ddp_tensor *ddp_graph_take_bounds(ddp_graph *graph, struct node *node)
-{
-    ddp_tensor *bounds = NULL;
-    for (int i = 0; i < node->input_count && !bounds; i++)
-        bounds = node->inputs[i] ? node->inputs[i]->bounds : NULL;
-    if (!bounds)
-        return NULL;
-    if (!node->op->packs && !node->op->unpacks)
-        return ddp_graph_reject(graph, DDP_ERR_INVALID, "%s: it does not take packed rows",
-                                node->op->name);
-    node->keeps_inputs |= 1u << node->input_count;
-    node->inputs[node->input_count++] = bounds;
-    return bounds;
 }
 
 /* --- mean of tokens --------------------------------------------------------------------------- */

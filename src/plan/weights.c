@@ -354,13 +354,16 @@ static enum ddp_status export_bert(const struct ddp_planned *planned, const char
 {
     const struct ddp_model_config *config = &planned->model_config;
     const struct ddp_bert *bert = ddp_bert_in(config);
+    const struct ddp_train_options *options = planned->options;
+    const bool kept = bert->length && !ddp_train_given(options, "seq-len");
+    const int64_t length = kept ? bert->length : options->seq_len;
     const struct ddp_hf_bert_export to = {
         .directory = path,
         .bert = bert,
         .contrasts = ddp_bert_contrasts(config),
         .classes = config->classes,
         .class_names = ddp_dataset_info(planned->data)->class_names,
-        .length = ddp_planned_sequence_length(planned),
+        .length = length < bert->context ? length : bert->context,
         .tokenizer = ddp_wordpiece_path(planned->wordpiece),
         .lowers = ddp_wordpiece_lowers(planned->wordpiece),
     };
@@ -375,9 +378,8 @@ static enum ddp_status export_bert(const struct ddp_planned *planned, const char
     enum ddp_status status = frozen_values(planned, &frozen, &made);
     if (status == DDP_OK)
         status = list_values(&values, planned->graph, weights, frozen);
-    if (status == DDP_OK && bert->lora.rank > 0 && !planned->options->merge) {
-        status =
-            ddp_peft_save(path, &of, &bert->lora, planned->options->load, values.all, values.count);
+    if (status == DDP_OK && bert->lora.rank > 0 && !options->merge) {
+        status = ddp_peft_save(path, &of, &bert->lora, options->load, values.all, values.count);
     } else if (status == DDP_OK) {
         for (size_t i = 0; bert->lora.rank > 0 && i < values.base; i++)
             merge_adapter(&values, &values.all[i], &bert->lora);

@@ -235,6 +235,7 @@ static enum ddp_status describe(const char *path, const struct ddp_model **model
         *model = &ddp_model_bert;
         config->described = true;
         config->x_dtype = DDP_I32;
+        bert->length = head || bert->length ? bert->length : bert->context;
         config->dim_count = head ? 2 : 3; /* without a classifier it gives embeddings */
         config->dims[0] = head ? 3 : 1;
         config->dims[1] = head ? 4 : 3;

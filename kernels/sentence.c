@@ -25,7 +25,7 @@ static enum ddp_status check_mean(int64_t batch, int64_t features, enum ddp_dtyp
     if (batch > 0 && features > 0 && (!there || !bounds))
         return ddp_fail(DDP_ERR_INVALID, "token_mean: x, y, bounds or a gradient is NULL");
     for (int64_t b = 0; b < batch; b++)
-        if (bounds[b] < 0 || bounds[b + 1] <= bounds[b])
+        if (bounds[b] < 0 || bounds[b + 1] < bounds[b])
             return ddp_fail(DDP_ERR_INVALID, "token_mean: text %lld from %d to %d", (long long)b,
                             (int)bounds[b], (int)bounds[b + 1]);
     return ddp_check_dtype("token_mean", dtype);

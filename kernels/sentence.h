@@ -14,7 +14,8 @@ struct ddp_token_mean_forward {
     int64_t batch, features; /* B, C */
     bool first;
     enum ddp_dtype dtype;  /* of x and y: DDP_F32 */
-    const int32_t *bounds; /* (B+1) where each text begins, from 0, and the last one ends, at N */
+    const int32_t *bounds; /* (B+1) where each text begins, from 0, and the last one ends, at N; of
+                              an empty one, as in passes over zeros that measure time, y is any */
     const void *x;         /* (N,C) */
     void *y;               /* (B,C) out */
 };

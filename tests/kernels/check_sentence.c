@@ -154,7 +154,7 @@ START_TEST(test_mean)
                                            1e-6f);
             }
     }
-    forward.bounds = (const int32_t[]){0, 1, 1, 2};
+    forward.bounds = (const int32_t[]){0, 2, 1, 2};
     ck_assert_int_eq(ddp_token_mean_forward(&forward, NULL), DDP_ERR_INVALID);
 }
 END_TEST

@@ -16,36 +16,30 @@
 
 /* --- mean of tokens --------------------------------------------------------------------------- */
 
-static int64_t length_of(const int32_t *lengths, int64_t row, int64_t length)
+static enum ddp_status check_mean(int64_t batch, int64_t features, enum ddp_dtype dtype,
+                                  const int32_t *bounds, bool there)
 {
-    return lengths && lengths[row * length] > 0 ? lengths[row * length] : 1;
-}
-
-static enum ddp_status check_mean(int64_t batch, int64_t length, int64_t features,
-                                  enum ddp_dtype dtype, const int32_t *lengths, bool there)
-{
-    if (batch < 0 || length < 1 || features < 0)
-        return ddp_fail(DDP_ERR_INVALID, "token_mean: bad size (%lld x %lld tokens, %lld features)",
-                        (long long)batch, (long long)length, (long long)features);
-    if (batch > 0 && features > 0 && !there)
-        return ddp_fail(DDP_ERR_INVALID, "token_mean: x or y, or a gradient, is NULL");
-    for (int64_t b = 0; lengths && b < batch; b++)
-        if (lengths[b * length] < 0 || lengths[b * length] > length)
-            return ddp_fail(DDP_ERR_INVALID,
-                            "token_mean: row %lld has a length of %d, which is not from 0 to %lld",
-                            (long long)b, (int)lengths[b * length], (long long)length);
+    if (batch < 0 || features < 0)
+        return ddp_fail(DDP_ERR_INVALID, "token_mean: bad size (%lld texts, %lld features)",
+                        (long long)batch, (long long)features);
+    if (batch > 0 && features > 0 && (!there || !bounds))
+        return ddp_fail(DDP_ERR_INVALID, "token_mean: x, y, bounds or a gradient is NULL");
+    for (int64_t b = 0; b < batch; b++)
+        if (bounds[b] < 0 || bounds[b + 1] < bounds[b])
+            return ddp_fail(DDP_ERR_INVALID, "token_mean: text %lld from %d to %d", (long long)b,
+                            (int)bounds[b], (int)bounds[b + 1]);
     return ddp_check_dtype("token_mean", dtype);
 }
 
 enum ddp_status ddp_token_mean_forward(const struct ddp_token_mean_forward *args, void *stream)
 {
     const int64_t features = args->features;
-    enum ddp_status status = check_mean(args->batch, args->length, features, args->dtype,
-                                        args->lengths, args->x && args->y);
+    enum ddp_status status =
+        check_mean(args->batch, features, args->dtype, args->bounds, args->x && args->y);
     (void)stream;
     for (int64_t b = 0; status == DDP_OK && b < args->batch; b++) {
-        const int64_t length = length_of(args->lengths, b, args->length);
-        const float *x = (const float *)args->x + b * args->length * features;
+        const int64_t length = args->first ? 1 : args->bounds[b + 1] - args->bounds[b];
+        const float *x = (const float *)args->x + args->bounds[b] * features;
         float *y = (float *)args->y + b * features;
         for (int64_t c = 0; c < features; c++)
             y[c] = x[c];
@@ -61,14 +55,15 @@ enum ddp_status ddp_token_mean_forward(const struct ddp_token_mean_forward *args
 enum ddp_status ddp_token_mean_backward(const struct ddp_token_mean_backward *args, void *stream)
 {
     const int64_t features = args->features;
-    enum ddp_status status = check_mean(args->batch, args->length, features, args->dtype,
-                                        args->lengths, args->dy && args->dx);
+    enum ddp_status status =
+        check_mean(args->batch, features, args->dtype, args->bounds, args->dy && args->dx);
     (void)stream;
     for (int64_t b = 0; status == DDP_OK && b < args->batch; b++) {
-        const int64_t length = length_of(args->lengths, b, args->length);
+        const int64_t there = args->bounds[b + 1] - args->bounds[b];
+        const int64_t length = args->first ? 1 : there;
         const float *dy = (const float *)args->dy + b * features;
-        float *dx = (float *)args->dx + b * args->length * features;
-        for (int64_t t = 0; t < args->length; t++)
+        float *dx = (float *)args->dx + args->bounds[b] * features;
+        for (int64_t t = 0; t < there; t++)
             for (int64_t c = 0; c < features; c++) {
                 const float gradient = t < length ? dy[c] / (float)length : 0;
                 float *to = &dx[t * features + c];

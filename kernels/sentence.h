@@ -9,22 +9,25 @@
 
 #include "kernels/check.h"
 
-/* y = mean of a row's first vectors, as many as its length. */
+/* y = mean of a text's vectors, or the first of them. */
 struct ddp_token_mean_forward {
-    int64_t batch, length, features; /* B, T, C */
-    enum ddp_dtype dtype;            /* of x and y: DDP_F32 */
-    const int32_t *lengths;          /* (B,T) the first of each row, to T, 0 as 1; NULL: all 1 */
-    const void *x;                   /* (B,T,C) */
-    void *y;                         /* (B,C) out */
+    int64_t batch, features; /* B, C */
+    bool first;
+    enum ddp_dtype dtype;  /* of x and y: DDP_F32 */
+    const int32_t *bounds; /* (B+1) where each text begins, from 0, and the last one ends, at N; of
+                              an empty one, as in passes over zeros that measure time, y is any */
+    const void *x;         /* (N,C) */
+    void *y;               /* (B,C) out */
 };
 
 struct ddp_token_mean_backward {
-    int64_t batch, length, features;
+    int64_t batch, features;
+    bool first;
     enum ddp_dtype dtype;
-    const int32_t *lengths; /* as in forward */
-    const void *dy;         /* (B,C) */
-    void *dx;               /* (B,T,C) out */
-    bool accumulate;        /* add to what is there; false: overwrite it, whatever it is */
+    const int32_t *bounds;
+    const void *dy;  /* (B,C) */
+    void *dx;        /* (N,C) out */
+    bool accumulate; /* add to what is there; false: overwrite it, whatever it is */
 };
 
 /* y = tanh(x), to the last bit of float32 but one. */

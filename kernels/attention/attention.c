@@ -27,20 +27,14 @@ struct head {
     float scale;
 };
 
-/* 0: attention is causal. */
-static int64_t length_of(const struct ddp_attention_shape *s, int64_t row)
-{
-    if (!s->lengths)
-        return 0;
-    return s->lengths[row] > 0 ? s->lengths[row] : 1;
-}
-
 static struct head head_of(const struct ddp_attention_shape *s, int64_t index)
 {
-    const int64_t b = index / s->heads, h = index % s->heads, row = b * s->length;
+    const int64_t b = index / s->heads, h = index % s->heads;
+    const int64_t row = s->bounds ? s->bounds[b] : b * s->length;
+    const int64_t whole = s->bounds ? s->bounds[b + 1] - row : 0; /* 0: it is causal */
     const int64_t kv = h / (s->heads / s->kv_heads) * s->head_size;
     return (struct head){
-        .length = s->length,
+        .length = whole ? whole : s->length,
         .size = s->head_size,
         .q_stride = s->q_stride,
         .k_stride = s->k_stride,
@@ -51,7 +45,7 @@ static struct head head_of(const struct ddp_attention_shape *s, int64_t index)
         .v = row * s->v_stride + kv,
         .y = (row * s->heads + h) * s->head_size,
         .lse = index * s->length,
-        .seen = {s->window, s->documents ? s->documents + row : NULL, length_of(s, row)},
+        .seen = {s->window, s->documents ? s->documents + row : NULL, whole},
         .scale = 1 / sqrtf((float)s->head_size),
     };
 }
@@ -59,11 +53,13 @@ static struct head head_of(const struct ddp_attention_shape *s, int64_t index)
 /* Positions of a row begin their documents in order, and at or before themselves. */
 static enum ddp_status check_seen(const struct ddp_attention_shape *s)
 {
-    for (int64_t b = 0; s->lengths && b < s->batch; b++)
-        if (s->lengths[b * s->length] < 0 || s->lengths[b * s->length] > s->length)
-            return ddp_fail(DDP_ERR_INVALID,
-                            "attention: row %lld has a length of %d, which is not from 0 to %lld",
-                            (long long)b, (int)s->lengths[b * s->length], (long long)s->length);
+    if (s->bounds && (s->bounds[0] != 0 || s->kv_heads != s->heads))
+        return ddp_fail(DDP_ERR_INVALID, "attention: texts begin at 0, and heads are not shared");
+    for (int64_t b = 0; s->bounds && b < s->batch; b++)
+        if (s->bounds[b + 1] <= s->bounds[b] || s->bounds[b + 1] - s->bounds[b] > s->length)
+            return ddp_fail(
+                DDP_ERR_INVALID, "attention: text %lld, from %d to %d, is not of 1 to %lld tokens",
+                (long long)b, (int)s->bounds[b], (int)s->bounds[b + 1], (long long)s->length);
     for (int64_t i = 0; s->documents && i < s->batch * s->length; i++) {
         const int64_t t = i % s->length, begin = s->documents[i];
         const int64_t least = t > 0 ? s->documents[i - 1] : 0;
@@ -177,16 +173,14 @@ static void forward_task(void *arg, size_t index)
     /* the longest rows first, so that none is left over at the end */
     const int64_t query = (forward->blocks - 1 - (int64_t)index % forward->blocks) * QUERIES;
     const int64_t left = head.length - query, queries = left < QUERIES ? left : QUERIES;
+    if (queries <= 0) /* of a text that is shorter than others */
+        return;
     const int64_t first = first_seen(&head.seen, query);
     const int64_t end = end_seen(&head.seen, query + queries - 1);
     const float *q = (const float *)args->q + head.q + query * head.q_stride;
     float *y = (float *)args->y + head.y + query * head.y_stride;
     _Alignas(64) float scores[QUERIES * KEYS];
     struct running running = {.sum = {0}};
-    if (head.seen.length > 0 && query >= head.seen.length) {
-        clear_rows(y, queries, head.size, head.y_stride);
-        return;
-    }
     for (int64_t key = first; key < end; key += KEYS) {
         const int64_t keys = end - key < KEYS ? end - key : KEYS;
         const float *k = (const float *)args->k + head.k + key * head.k_stride;
@@ -369,9 +363,8 @@ static void backward_task(void *arg, size_t index)
         clear_rows(rows.dk, head.length, head.size, rows.dk_stride);
     if (backward->apart || !args->accumulate_dv)
         clear_rows(rows.dv, head.length, head.size, rows.dv_stride);
-    const int64_t length = head.seen.length > 0 ? head.seen.length : head.length;
-    for (int64_t query = 0; query < length; query += QUERIES) {
-        const int64_t left = length - query, queries = left < QUERIES ? left : QUERIES;
+    for (int64_t query = 0; query < head.length; query += QUERIES) {
+        const int64_t left = head.length - query, queries = left < QUERIES ? left : QUERIES;
         const int64_t end = end_seen(&head.seen, query + queries - 1);
         for (int64_t key = first_seen(&head.seen, query); key < end; key += KEYS)
             backward_block(&backward->failed, &head, &rows, query, queries, key,

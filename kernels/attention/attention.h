@@ -3,9 +3,8 @@
  * Causal self-attention of several heads: y[i] = sum over the keys j that query i sees of
  * softmax(q[i] . k[j] / sqrt(D)) v[j]. Query i sees key j if j <= i, and, with a window W,
  * j > i - W, and, with documents, j >= documents[i]. Several query heads may share a head of keys
- * and values. With lengths, which the CPU alone has, it is not causal: all queries of a row see its
- * first keys, as many as its length; what lies behind them gives nothing, and y there is zeros or
- * any numbers.
+ * and values. With bounds, which the CPU alone has, it is not causal, and rows are texts of their
+ * own lengths, one directly after the other: a query sees all keys of its text.
  * No matrix of T x T is kept: forward leaves the logarithm of each softmax's denominator, and
  * backward makes the probabilities again, block by block; what no query sees is left out. */
 #ifndef DDP_KERNELS_ATTENTION_ATTENTION_H
@@ -24,9 +23,9 @@ struct ddp_attention_shape {
     int64_t window;                       /* keys that a query sees, its own included; 0: all */
     const int32_t *documents; /* (B,T) the first position of each one's document, which never
                                  falls within a row; NULL: a row is one document */
-    const int32_t *lengths;   /* (B,T) the first of each row is its length, up to T; 0, as in passes
-                                 over zeros that measure time, is taken for 1. Without a window or
-                                 documents. NULL: attention is causal */
+    const int32_t *bounds;    /* (B+1) the tokens at which each text, of 1 to T, begins, from 0, and
+                                 the last one ends: q, k, v, y are (N,H,D). Without a window or
+                                 documents, H = K. NULL: attention is causal */
     enum ddp_dtype dtype;     /* of q, k, v, y and their gradients: DDP_F32 or DDP_BF16 */
 };
 
@@ -63,7 +62,7 @@ static inline struct ddp_attention_shape ddp_attention_packed(int64_t batch, int
     shape.q_stride = shape.k_stride = shape.v_stride = stride;
     shape.window = 0;
     shape.documents = NULL;
-    shape.lengths = NULL;
+    shape.bounds = NULL;
     shape.dtype = dtype;
     return shape;
 }
@@ -120,7 +119,7 @@ ddp_attention_check_backward(const struct ddp_attention_backward *args)
     return DDP_OK;
 }
 
-/* On the CPU DDP_ERR_INVALID for documents or lengths that are not as they should be; elsewhere the
+/* On the CPU DDP_ERR_INVALID for documents or bounds that are not as they should be; elsewhere the
  * result is then wrong, and nothing else. */
 enum ddp_status ddp_attention_forward(const struct ddp_attention_forward *args, void *stream);
 enum ddp_status ddp_attention_backward(const struct ddp_attention_backward *args, void *stream);

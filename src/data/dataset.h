@@ -74,6 +74,7 @@ struct ddp_dataset_options {
     /* Cut a test part off: this share of the samples (below 1), or this many. 0: none. */
     double val_split;
     bool unlabelled;     /* the test set needs no labels */
+    bool embeds;         /* sentences: each text is for itself, whatever the labels are */
     bool normalize;      /* numbers to mean 0 and deviation 1 (data/normalize.h) */
     int64_t class_count; /* classes, or tokens of the vocabulary, that labels may name; 0: as the
                             source says */
@@ -124,6 +125,7 @@ struct ddp_dataset_info {
      * of the source. 0 and 1: none. */
     int channel_count;
     double mean[DDP_DATASET_MAX_CHANNELS], std[DDP_DATASET_MAX_CHANNELS];
+    bool compared;                  /* samples are told apart, and labels are not looked at */
     const char *const *class_names; /* class_count of them; NULL: classes have no names */
     /* Labels that are numbers were taken off and divided by these; std 0: they are as they were. */
     double label_mean, label_std;

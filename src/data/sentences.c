@@ -42,7 +42,7 @@ struct sentences {
     struct piece *pieces; /* `texts` of each sample */
     size_t piece_count;
     int form, texts; /* of all lines; 0 texts: none yet */
-    bool pairs, contrasts, lenient;
+    bool pairs, contrasts, lenient, embeds;
     struct label *labels;
     size_t label_count;
     char **names; /* of classes */
@@ -165,13 +165,14 @@ static enum ddp_status put_line(void *arg, const struct ddp_sentence_line *line,
 {
     struct sentences *s = arg;
     enum ddp_status status = DDP_OK;
+    const bool contrasts = line->contrasts || s->embeds;
     if (s->texts == 0) {
         s->form = line->form;
-        s->contrasts = line->contrasts;
-        s->pairs = !line->contrasts && line->text_count == 2;
-        s->texts = line->contrasts ? line->text_count : 1;
-    } else if (line->form != s->form || (line->contrasts ? line->text_count != s->texts
-                                                         : (line->text_count == 2) != s->pairs)) {
+        s->contrasts = contrasts;
+        s->pairs = !contrasts && line->text_count == 2;
+        s->texts = contrasts ? line->text_count : 1;
+    } else if (line->form != s->form ||
+               (contrasts ? line->text_count != s->texts : (line->text_count == 2) != s->pairs)) {
         return ddp_fail(DDP_ERR_FORMAT, "%s: it has other texts than the first line", where);
     }
     for (int i = 0; status == DDP_OK && i < line->text_count;) {
@@ -309,6 +310,7 @@ static enum ddp_status open_set(ddp_dataset **result, const struct sentences *tr
     *result = &s->base;
     s->wordpiece = options->wordpiece;
     s->lenient = options->unlabelled;
+    s->embeds = options->embeds && options->unlabelled;
     for (int i = 0; i < DDP_WORDPIECE_SPECIALS; i++)
         s->specials[i] = ddp_wordpiece_special(s->wordpiece, (enum ddp_wordpiece_special)i);
     s->base.info = (struct ddp_dataset_info){.source = "sentences",
@@ -336,6 +338,7 @@ static void settle_shape(struct sentences *s, int64_t length)
     s->length = length;
     info->sample_count = (int64_t)(s->piece_count / (size_t)s->texts);
     info->dim_count = s->contrasts ? 3 : 2;
+    info->compared = s->contrasts;
     info->dims[0] = s->contrasts ? s->texts : PLANES;
     info->dims[1] = s->contrasts ? PLANES : length;
     info->dims[2] = length;

@@ -364,6 +364,22 @@ void *ddp_exec_gradient(const ddp_exec *exec, const ddp_tensor *tensor)
                                              : NULL;
 }
 
+int64_t ddp_exec_rows(const ddp_exec *exec, const ddp_tensor *tensor)
+{
+    const int64_t most = ddp_tensor_rows(tensor);
+    if (!tensor->bounds)
+        return most;
+    const int32_t *bounds = ddp_exec_value(exec, tensor->bounds);
+    const int64_t rows = bounds[tensor->bounds->count - 1];
+    return rows > 0 && rows < most ? rows : most; /* products alone run on whatever is there */
+}
+
+int64_t ddp_exec_elements(const ddp_exec *exec, const ddp_tensor *tensor)
+{
+    return tensor->bounds ? ddp_exec_rows(exec, tensor) * tensor->dims[tensor->dim_count - 1]
+                          : tensor->count;
+}
+
 bool ddp_exec_accumulates(const ddp_exec *exec, const struct node *node, int input)
 {
     const ddp_tensor *tensor = ddp_tensor_base(node->inputs[input]);

@@ -329,6 +329,7 @@ ddp_tensor *ddp_graph_reshape(ddp_graph *graph, ddp_tensor *x, int dim_count, co
     if (!view)
         return NULL;
     view->base = base;
+    view->bounds = base->bounds;
     view->producer = base->producer;
     view->index = base->index;
     view->needs_gradient = base->needs_gradient;
@@ -399,6 +400,12 @@ ddp_tensor *ddp_graph_add_node(ddp_graph *graph, const struct node *node, const 
 {
     bool learns = false;
     char name[256];
+    struct node bounded = *node;
+    ddp_tensor *bounds = ddp_node_take_bounds(&bounded);
+    node = &bounded;
+    if (bounds && !node->op->packs && !node->op->unpacks)
+        return ddp_graph_reject(graph, DDP_ERR_INVALID, "%s: it does not take packed rows",
+                                node->op->name);
     if (graph->status != DDP_OK ||
         !grow(graph, &graph->nodes, graph->node_count, &graph->node_capacity,
               sizeof *graph->nodes) ||
@@ -420,6 +427,7 @@ ddp_tensor *ddp_graph_add_node(ddp_graph *graph, const struct node *node, const 
     }
     output->producer = graph->node_count;
     output->needs_gradient = learns;
+    output->bounds = node->op->packs ? bounds : NULL;
     graph->nodes[graph->node_count] = *node;
     graph->nodes[graph->node_count].output = output;
     graph->nodes[graph->node_count].attributes = copy;

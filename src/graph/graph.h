@@ -68,20 +68,31 @@ ddp_tensor *ddp_graph_last(ddp_graph *graph, ddp_tensor *x);
 ddp_tensor *ddp_graph_head_preference(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight,
                                       ddp_tensor *labels, const struct ddp_objective *objective);
 
-/* Attention that is not causal: every query of a row sees its first keys.
- *   q, k, v  (B,T,C)
- *   lengths  (B,T) int32, of which the first of each row says how many these are
- * For the CPU alone, as what follows. */
-ddp_tensor *ddp_graph_full_attention(ddp_graph *graph, ddp_tensor *q, ddp_tensor *k, ddp_tensor *v,
-                                     ddp_tensor *lengths, int64_t heads);
+/* Where texts begin once the padding behind them is left out, and where the last one ends.
+ *   texts  (B,3,T) int32 as data/sentences.c has them; a length of 0, as in passes over zeros, is
+ *          taken for 1
+ * Returns (B+1) int32. For the CPU alone, as what follows. */
+ddp_tensor *ddp_graph_text_bounds(ddp_graph *graph, ddp_tensor *texts);
 
-/* The mean of those first tokens, (B,T,C) to (B,C); lengths NULL: the first token. */
-ddp_tensor *ddp_graph_token_mean(ddp_graph *graph, ddp_tensor *x, ddp_tensor *lengths);
+/* Numbers of all tokens, without gaps: what is made of them is packed, that is, rows behind the
+ * last bound are not there and nothing computes them. */
+enum ddp_text_plane { DDP_TEXT_TOKENS, DDP_TEXT_TYPES, DDP_TEXT_POSITIONS };
+ddp_tensor *ddp_graph_pack_texts(ddp_graph *graph, ddp_tensor *texts, ddp_tensor *bounds,
+                                 enum ddp_text_plane plane);
+
+/* Attention that is not causal: every query sees all keys of its text.
+ *   q, k, v  (B,T,C), packed */
+ddp_tensor *ddp_graph_full_attention(ddp_graph *graph, ddp_tensor *q, ddp_tensor *k, ddp_tensor *v,
+                                     int64_t heads);
+
+/* The mean of each text's tokens, or its first one, packed (B,T,C) to (B,C). */
+ddp_tensor *ddp_graph_token_mean(ddp_graph *graph, ddp_tensor *x, bool first);
 
 ddp_tensor *ddp_graph_tanh(ddp_graph *graph, ddp_tensor *x);
 
 /* The loss of kernels/sentence.h.
- *   x       (B*texts,C), the texts of a sample one after another
+ *   x       (B*texts,C), the texts of a sample one after another; of 1 text the loss is 0 and
+ *           nothing is learned: embeddings are to be predicted
  *   labels  are not looked at, but a model that is evaluated has some */
 ddp_tensor *ddp_graph_contrastive(ddp_graph *graph, ddp_tensor *x, ddp_tensor *labels,
                                   int64_t texts, double scale);

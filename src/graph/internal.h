@@ -35,6 +35,8 @@ struct ddp_tensor {
     int producer;        /* node that makes it, or -1 */
     ddp_tensor *base;    /* a view shares this tensor's memory; else NULL */
     int index;           /* among the inputs, the parameters, or the frozen ones */
+    ddp_tensor *bounds;  /* its first rows are texts without gaps, which begin at these (B+1); what
+                            follows the last bound is not there. NULL: all rows are */
     bool needs_gradient; /* a learned parameter lies before it */
     float *values;       /* of a constant, on the host; the whole graph's, not a stage's */
     /* Of a parameter in a stage: other stages of the worker read it too. */
@@ -85,6 +87,8 @@ struct ddp_op {
     bool reads_blocks;        /* frozen matrices may lie in blocks */
     bool is_float32; /* its output is float32 whatever the graph's activations are: a loss */
     bool is_int32;   /* ... int32: what it copies */
+    bool packs;      /* rows may be packed, and those that are there are all it computes */
+    bool unpacks;    /* ... and its output is not */
     int labels; /* a loss: inputs[labels] are its labels, of which DDP_LABEL_NONE do not count, and
                    it writes two numbers: the loss, divided by all its labels, and how many of them
                    do not count. 0: a loss that leaves out nothing, or no loss */
@@ -175,6 +179,20 @@ ddp_tensor *ddp_graph_constant(ddp_graph *graph, const char *name, int dim_count
 ddp_tensor *ddp_graph_add_node(ddp_graph *graph, const struct node *node, const void *attributes,
                                size_t attributes_bytes, int dim_count, const int64_t *dims);
 
+/* The bounds of a node's packed inputs, which are packed alike; NULL: none is packed. Where the
+ * operation takes such they become an input more, which backward needs too. */
+static inline ddp_tensor *ddp_node_take_bounds(struct node *node)
+{
+    ddp_tensor *bounds = NULL;
+    for (int i = 0; i < node->input_count && !bounds; i++)
+        bounds = node->inputs[i] ? node->inputs[i]->bounds : NULL;
+    if (bounds && (node->op->packs || node->op->unpacks)) {
+        node->keeps_inputs |= 1u << node->input_count;
+        node->inputs[node->input_count++] = bounds;
+    }
+    return bounds;
+}
+
 /* An input as it comes; ddp_graph_input() casts it to the type of the activations. */
 ddp_tensor *ddp_graph_add_input(ddp_graph *graph, const char *name, enum ddp_dtype dtype,
                                 int dim_count, const int64_t *dims);
@@ -233,7 +251,8 @@ enum ddp_status ddp_graph_forward_add_norm(ddp_exec *exec, const struct node *su
  * then makes what n + 1 makes. */
 bool ddp_graph_fuses(const ddp_graph *graph, int n);
 
-/* Elements of all dimensions but the last: the rows of a matrix whose rows are contiguous. */
+/* Elements of all dimensions but the last: the rows of a matrix whose rows are contiguous; packed,
+ * the most that there may be. */
 static inline int64_t ddp_tensor_rows(const ddp_tensor *tensor)
 {
     return tensor->count / tensor->dims[tensor->dim_count - 1];
@@ -288,6 +307,10 @@ enum ddp_status ddp_graph_announce(const ddp_graph *graph, int pass, ddp_exec_be
 /* How far the flat gradients are final after a node's backward: it was the last to add to the
  * parameters that no earlier operation reads. -1: there is none. */
 int64_t ddp_graph_ready_end(const ddp_graph *graph, int number);
+
+/* The rows of a tensor that are there, and their elements. */
+int64_t ddp_exec_rows(const ddp_exec *exec, const ddp_tensor *tensor);
+int64_t ddp_exec_elements(const ddp_exec *exec, const ddp_tensor *tensor);
 
 /* For operations: a tensor's value and gradient on the exec's device, and what to call. */
 void *ddp_exec_value(const ddp_exec *exec, const ddp_tensor *tensor); /* NULL for a NULL tensor */

@@ -12,7 +12,7 @@
 static enum ddp_status forward(ddp_exec *exec, const struct node *node)
 {
     struct ddp_add args = {
-        .count = node->output->count,
+        .count = ddp_exec_elements(exec, node->output),
         .dtype = node->output->dtype,
         .a = ddp_exec_value(exec, node->inputs[0]),
         .b = ddp_exec_value(exec, node->inputs[1]),
@@ -31,7 +31,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
     enum ddp_status status = DDP_OK;
     for (int i = 0; status == DDP_OK && i < 2; i++) {
         struct ddp_add args = {
-            .count = node->output->count,
+            .count = ddp_exec_elements(exec, node->output),
             .dtype = node->output->dtype,
             .a = ddp_exec_gradient(exec, node->output),
             .y = ddp_exec_gradient(exec, node->inputs[i]),
@@ -47,6 +47,7 @@ static const struct ddp_op add = {
     .name = "add",
     .joins = true,
     .in_place = true,
+    .packs = true,
     .forward = forward,
     .forward_fused = forward_fused,
     .backward = backward,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The graph's self-attention: inputs q (B,T,H*D), k and v (B,T,K*D), optional documents or lengths
- * (B,T); or one input qkv (B,T,3C). */
+ * The graph's self-attention: inputs q (B,T,H*D), k and v (B,T,K*D), optional documents (B,T); or
+ * one input qkv (B,T,3C). Packed rows see their text whole. */
 #include "config.h"
 
 #include "graph/internal.h"
@@ -13,7 +13,6 @@ enum { Q, K, V, DOCUMENTS };
 struct attributes {
     struct ddp_attention_shape shape; /* without the documents */
     bool packed;                      /* one input */
-    bool full;                        /* not causal: the documents are lengths */
     int64_t cache_at; /* where its keys and values begin, in elements per position */
 };
 
@@ -21,8 +20,10 @@ static struct ddp_attention_shape shape_of(ddp_exec *exec, const struct node *no
 {
     const struct attributes *attributes = node->attributes;
     struct ddp_attention_shape shape = attributes->shape;
-    if (attributes->full)
-        shape.lengths = ddp_exec_value(exec, node->inputs[DOCUMENTS]);
+    const int32_t *bounds = ddp_exec_value(exec, node->output->bounds);
+    /* A stage that measures its time receives zeros: causal attention of whole rows is like it. */
+    if (bounds)
+        shape.bounds = bounds[shape.batch] > 0 ? bounds : NULL;
     else if (!attributes->packed)
         shape.documents = ddp_exec_value(exec, node->inputs[DOCUMENTS]);
     return shape;
@@ -121,6 +122,7 @@ static double flops(const struct node *node)
 
 static const struct ddp_op attention = {
     .name = "attention",
+    .packs = true,
     .forward = forward,
     .backward = backward,
     .flops = flops,
@@ -169,8 +171,7 @@ static bool is_rows(const ddp_graph *graph, const ddp_tensor *x, const ddp_tenso
 }
 
 static ddp_tensor *add_apart(ddp_graph *graph, ddp_tensor *q, ddp_tensor *k, ddp_tensor *v,
-                             ddp_tensor *documents, bool full, int64_t heads, int64_t kv_heads,
-                             int64_t window)
+                             ddp_tensor *documents, int64_t heads, int64_t kv_heads, int64_t window)
 {
     if (graph->status != DDP_OK || !q || !k || !v)
         return NULL;
@@ -201,7 +202,6 @@ static ddp_tensor *add_apart(ddp_graph *graph, ddp_tensor *q, ddp_tensor *k, ddp
                   .v_stride = v->dims[2],
                   .window = window,
                   .dtype = q->dtype},
-        .full = full,
         .cache_at = graph->cache_width,
     };
     struct node node = {.inputs = {q, k, v, documents}, .input_count = documents ? 4 : 3};
@@ -212,12 +212,13 @@ ddp_tensor *ddp_graph_grouped_attention(ddp_graph *graph, ddp_tensor *q, ddp_ten
                                         ddp_tensor *v, ddp_tensor *documents, int64_t heads,
                                         int64_t kv_heads, int64_t window)
 {
-    return add_apart(graph, q, k, v, documents, false, heads, kv_heads, window);
+    return add_apart(graph, q, k, v, documents, heads, kv_heads, window);
 }
 
 ddp_tensor *ddp_graph_full_attention(ddp_graph *graph, ddp_tensor *q, ddp_tensor *k, ddp_tensor *v,
-                                     ddp_tensor *lengths, int64_t heads)
+                                     int64_t heads)
 {
-    graph->encodes = true;
-    return lengths ? add_apart(graph, q, k, v, lengths, true, heads, heads, 0) : NULL;
+    if (graph->status == DDP_OK && q && !q->bounds)
+        return ddp_graph_reject(graph, DDP_ERR_INVALID, "attention: %s is not packed", q->name);
+    return add_apart(graph, q, k, v, NULL, heads, heads, 0);
 }

@@ -18,7 +18,7 @@ static enum ddp_status run(ddp_exec *exec, const struct node *node, const void *
     const struct attributes *attributes = node->attributes;
     const struct ddp_exec_position *position = ddp_exec_position(exec);
     struct ddp_dropout args = {
-        .count = node->output->count,
+        .count = ddp_exec_elements(exec, node->output),
         .dtype = node->output->dtype,
         .probability = ddp_exec_trains(exec) ? attributes->probability : 0,
         .seed = (uint32_t)position->seed,
@@ -51,6 +51,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
 static const struct ddp_op dropout = {
     .name = "dropout",
     .in_place = true,
+    .packs = true,
     .forward = forward,
     .backward = backward,
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The graph's embedding: inputs tokens (B,T), wte (V,C), optional wpe (P,C). */
+ * The graph's embedding: inputs tokens (B,T), wte (V,C), optional wpe (P,C), where tokens are not
+ * packed. */
 #include "config.h"
 
 #include "graph/internal.h"
@@ -11,8 +12,8 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
     const ddp_tensor *tokens = node->inputs[0], *wte = node->inputs[1], *wpe = node->inputs[2];
     const struct ddp_exec_cache *cache = ddp_exec_cache(exec);
     struct ddp_embedding_forward args = {
-        .batch = tokens->dims[0],
-        .length = tokens->dims[1],
+        .batch = tokens->bounds ? 1 : tokens->dims[0],
+        .length = tokens->bounds ? ddp_exec_rows(exec, node->output) : tokens->dims[1],
         .features = wte->dims[1],
         .vocabulary = wte->dims[0],
         .positions = wpe ? wpe->dims[0] : 0,
@@ -32,8 +33,8 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
 {
     const ddp_tensor *tokens = node->inputs[0], *wte = node->inputs[1], *wpe = node->inputs[2];
     struct ddp_embedding_backward args = {
-        .batch = tokens->dims[0],
-        .length = tokens->dims[1],
+        .batch = tokens->bounds ? 1 : tokens->dims[0],
+        .length = tokens->bounds ? ddp_exec_rows(exec, node->output) : tokens->dims[1],
         .features = wte->dims[1],
         .vocabulary = wte->dims[0],
         .positions = wpe ? wpe->dims[0] : 0,
@@ -50,6 +51,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
 
 static const struct ddp_op embedding = {
     .name = "embedding",
+    .packs = true,
     .forward = forward,
     .backward = backward,
 };
@@ -63,8 +65,8 @@ ddp_tensor *ddp_graph_embedding(ddp_graph *graph, ddp_tensor *tokens, ddp_tensor
         return ddp_graph_reject(graph, DDP_ERR_INVALID,
                                 "embedding: %s must be (B,T) int32 and %s (V,C)", tokens->name,
                                 wte->name);
-    if (wpe &&
-        (wpe->dim_count != 2 || wpe->dims[1] != wte->dims[1] || wpe->dims[0] < tokens->dims[1]))
+    if (wpe && (tokens->bounds || wpe->dim_count != 2 || wpe->dims[1] != wte->dims[1] ||
+                wpe->dims[0] < tokens->dims[1]))
         return ddp_graph_reject(graph, DDP_ERR_INVALID,
                                 "embedding: %s has %lld positions, the sequence %lld", wpe->name,
                                 (long long)wpe->dims[0], (long long)tokens->dims[1]);

@@ -16,7 +16,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
     const struct attributes *attributes = node->attributes;
     const ddp_tensor *x = node->inputs[0];
     struct ddp_layer_norm_forward args = {
-        .rows = ddp_tensor_rows(x),
+        .rows = ddp_exec_rows(exec, x),
         .features = x->dims[x->dim_count - 1],
         .dtype = x->dtype,
         .eps = attributes->eps,
@@ -36,7 +36,7 @@ enum ddp_status ddp_graph_forward_add_norm(ddp_exec *exec, const struct node *su
     const struct attributes *attributes = norm->attributes;
     const ddp_tensor *x = sum->output;
     struct ddp_add_layer_norm_forward args = {
-        .rows = ddp_tensor_rows(x),
+        .rows = ddp_exec_rows(exec, x),
         .features = x->dims[x->dim_count - 1],
         .dtype = x->dtype,
         .eps = attributes->eps,
@@ -57,7 +57,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
     const struct attributes *attributes = node->attributes;
     const ddp_tensor *x = node->inputs[0];
     struct ddp_layer_norm_backward args = {
-        .rows = ddp_tensor_rows(x),
+        .rows = ddp_exec_rows(exec, x),
         .features = x->dims[x->dim_count - 1],
         .dtype = x->dtype,
         .rms = attributes->rms,
@@ -78,6 +78,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
 static const struct ddp_op layer_norm = {
     .name = "layer_norm",
     .sum_and_norm = "add, layer_norm",
+    .packs = true,
     .forward = forward,
     .backward = backward,
 };

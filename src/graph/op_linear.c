@@ -34,7 +34,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
            ddp_exec_value_bf16(exec, weight));
     const struct ddp_exec_cache *cache = ddp_exec_cache(exec);
     struct ddp_linear_forward args = {
-        .rows = ddp_tensor_rows(x),
+        .rows = ddp_exec_rows(exec, x),
         .in = weight->dims[1],
         .out = node->output->pitch,
         .activation = attributes->activation,
@@ -59,7 +59,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
     const struct attributes *attributes = node->attributes;
     const ddp_tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
     const struct ddp_linear_backward args = {
-        .rows = ddp_tensor_rows(x),
+        .rows = ddp_exec_rows(exec, x),
         .in = weight->dims[1],
         .out = node->output->pitch,
         .activation = attributes->activation,
@@ -92,6 +92,7 @@ static const struct ddp_op linear = {
     .name = "linear",
     .multiplies = true,
     .reads_blocks = true,
+    .packs = true,
     .forward = forward,
     .backward = backward,
     .flops = flops,

@@ -17,7 +17,7 @@ static enum ddp_status run(ddp_exec *exec, const struct node *node, const void *
 {
     const struct attributes *attributes = node->attributes;
     struct ddp_add args = {
-        .count = node->output->count,
+        .count = ddp_exec_elements(exec, node->output),
         .dtype = node->output->dtype,
         .a = x,
         .scale = attributes->factor,
@@ -42,6 +42,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
 static const struct ddp_op scale = {
     .name = "scale",
     .in_place = true,
+    .packs = true,
     .forward = forward,
     .backward = backward,
 };

@@ -41,19 +41,15 @@ static enum ddp_status look(ddp_exec *exec, const ddp_tensor *tensor, const void
     if (status == DDP_OK)
         status = ddp_device_synchronize(device);
     int64_t bad = 0, first = -1;
-    for (int64_t i = 0; status == DDP_OK && i < tensor->count; i++) {
+    const int64_t count = ddp_exec_elements(exec, tensor);
+    for (int64_t i = 0; status == DDP_OK && i < count; i++) {
         if (isfinite(value_at(tensor, values, i)))
             continue;
         first = bad++ == 0 ? i : first;
     }
     if (bad > 0)
-        *scan = (struct ddp_scan){kind,
-                                  tensor->name,
-                                  operation,
-                                  tensor->count,
-                                  bad,
-                                  first,
-                                  value_at(tensor, values, first)};
+        *scan = (struct ddp_scan){
+            kind, tensor->name, operation, count, bad, first, value_at(tensor, values, first)};
     free(copy);
     return status;
 }

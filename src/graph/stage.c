@@ -87,13 +87,15 @@ static ddp_tensor *copy_of(struct builder *b, const ddp_tensor *tensor)
 {
     ddp_tensor **copy = &b->copies[tensor->id];
     ddp_tensor *base = tensor->base ? copy_of(b, tensor->base) : NULL;
-    if (*copy || (tensor->base && !base))
+    ddp_tensor *bounds = tensor->bounds ? copy_of(b, tensor->bounds) : NULL;
+    if (*copy || (tensor->base && !base) || (tensor->bounds && !bounds))
         return *copy;
     ddp_tensor *made = ddp_array_alloc(1, sizeof *made);
     if (!made)
         return NULL;
     *made = *tensor;
     made->base = base;
+    made->bounds = bounds;
     made->producer = base ? base->producer : -1;
     if (tensor->kind == TENSOR_PARAMETER) {
         made->index = b->table->number[tensor->index];

@@ -31,6 +31,9 @@ _Static_assert(sizeof(struct ddp_bert) <= DDP_MODEL_OWN, "room for it");
 _Static_assert(offsetof(struct ddp_bert, lora) == offsetof(struct ddp_llama, lora),
                "ddp_lora_options are of both");
 
+const char *const ddp_bert_linear_names[] = {"attention.self.query", "attention.self.key",
+                                             "attention.self.value"};
+
 #define FIELD(name, kind, member, least, most)                                                     \
     {                                                                                              \
         name, kind, offsetof(struct ddp_bert, member), least, most, 0, 0                           \
@@ -45,6 +48,8 @@ static const struct ddp_model_field fields[] = {
     FIELD("types", DDP_FIELD_INT, types, 0, 1 << 16),
     FIELD("vocabulary", DDP_FIELD_INT, vocabulary, 0, 1 << 24),
     FIELD("pooling", DDP_FIELD_INT, pooling, 0, DDP_BERT_CLS),
+    FIELD("length", DDP_FIELD_INT, length, 0, 1 << 20),
+    FIELD("normalizes", DDP_FIELD_INT, normalizes, 0, 1),
     FIELD("norm_eps", DDP_FIELD_REAL, norm_eps, 0, 1),
     FIELD("lora_r", DDP_FIELD_INT, lora.rank, 0, 4096),
     FIELD("lora_targets", DDP_FIELD_INT, lora.targets, 0, (1 << DDP_LLAMA_LINEARS) - 1),
@@ -71,7 +76,6 @@ struct build {
     ddp_graph *graph;
     const struct ddp_bert *bert;
     int64_t layer;
-    ddp_tensor *lengths; /* (B,T) */
     char name[96];
 };
 
@@ -109,19 +113,17 @@ static ddp_tensor *linear(struct build *b, const char *name, ddp_tensor *x, int6
 /* Queries, keys or values, with what an adapter adds to them: s B A dropout(x). */
 static ddp_tensor *projection(struct build *b, enum ddp_llama_linear which, ddp_tensor *x)
 {
-    static const char *const names[] = {"attention.self.query", "attention.self.key",
-                                        "attention.self.value"};
     const struct ddp_lora *lora = &b->bert->lora;
     const int64_t channels = b->bert->channels;
-    ddp_tensor *y =
-        linear(b, named(b, names[which], ""), x, channels, channels, DDP_ACTIVATION_NONE);
+    const char *name = ddp_bert_linear_names[which];
+    ddp_tensor *y = linear(b, named(b, name, ""), x, channels, channels, DDP_ACTIVATION_NONE);
     if (lora->rank == 0 || !(lora->targets >> which & 1))
         return y;
     freeze(b, false);
     ddp_tensor *down = ddp_graph_parameter(
-        b->graph, named(b, names[which], ".lora_A.weight"), 2, (int64_t[]){lora->rank, channels},
+        b->graph, named(b, name, ".lora_A.weight"), 2, (int64_t[]){lora->rank, channels},
         (struct ddp_init){.kind = DDP_INIT_LINEAR, .fan_in = channels});
-    ddp_tensor *up = ddp_graph_parameter(b->graph, named(b, names[which], ".lora_B.weight"), 2,
+    ddp_tensor *up = ddp_graph_parameter(b->graph, named(b, name, ".lora_B.weight"), 2,
                                          (int64_t[]){channels, lora->rank},
                                          (struct ddp_init){.kind = DDP_INIT_ZEROS});
     freeze(b, true);
@@ -141,7 +143,7 @@ static ddp_tensor *block(struct build *b, ddp_tensor *x)
     ddp_tensor *q = projection(b, DDP_LLAMA_Q, x);
     ddp_tensor *k = projection(b, DDP_LLAMA_K, x);
     ddp_tensor *v = projection(b, DDP_LLAMA_V, x);
-    ddp_tensor *y = ddp_graph_full_attention(b->graph, q, k, v, b->lengths, bert->heads);
+    ddp_tensor *y = ddp_graph_full_attention(b->graph, q, k, v, bert->heads);
     y = linear(b, named(b, "attention.output.dense", ""), y, channels, channels,
                DDP_ACTIVATION_NONE);
     x = ddp_graph_layer_norm_layer(b->graph, named(b, "attention.output.LayerNorm", ""),
@@ -153,14 +155,15 @@ static ddp_tensor *block(struct build *b, ddp_tensor *x)
                                       ddp_graph_add(b->graph, y, x), eps);
 }
 
-/* texts (B,3,T) as data/sentences.c has them: their tokens' vectors, before the blocks. */
+/* texts (B,3,T) as data/sentences.c has them: their tokens' vectors, packed, before the blocks. */
 static ddp_tensor *embeddings(struct build *b, ddp_tensor *texts)
 {
     const struct ddp_bert *bert = b->bert;
     const struct ddp_init normal = {.kind = DDP_INIT_NORMAL, .std = DDP_BERT_INIT_STD};
-    ddp_tensor *tokens = ddp_graph_select(b->graph, texts, 0);
-    ddp_tensor *types = ddp_graph_select(b->graph, texts, 1);
-    b->lengths = ddp_graph_select(b->graph, texts, 2);
+    ddp_tensor *bounds = ddp_graph_text_bounds(b->graph, texts);
+    ddp_tensor *tokens = ddp_graph_pack_texts(b->graph, texts, bounds, DDP_TEXT_TOKENS);
+    ddp_tensor *types = ddp_graph_pack_texts(b->graph, texts, bounds, DDP_TEXT_TYPES);
+    ddp_tensor *places = ddp_graph_pack_texts(b->graph, texts, bounds, DDP_TEXT_POSITIONS);
     ddp_tensor *words = ddp_graph_parameter(b->graph, "embeddings.word_embeddings.weight", 2,
                                             (int64_t[]){bert->vocabulary, bert->channels}, normal);
     ddp_tensor *positions =
@@ -168,8 +171,9 @@ static ddp_tensor *embeddings(struct build *b, ddp_tensor *texts)
                             (int64_t[]){bert->context, bert->channels}, normal);
     ddp_tensor *kinds = ddp_graph_parameter(b->graph, "embeddings.token_type_embeddings.weight", 2,
                                             (int64_t[]){bert->types, bert->channels}, normal);
-    ddp_tensor *x = ddp_graph_embedding(b->graph, tokens, words, positions);
+    ddp_tensor *x = ddp_graph_embedding(b->graph, tokens, words, NULL);
     x = ddp_graph_add(b->graph, x, ddp_graph_embedding(b->graph, types, kinds, NULL));
+    x = ddp_graph_add(b->graph, x, ddp_graph_embedding(b->graph, places, positions, NULL));
     return ddp_graph_layer_norm_layer(b->graph, "embeddings.LayerNorm", x, (float)bert->norm_eps);
 }
 
@@ -178,7 +182,7 @@ static enum ddp_status finish_labelled(struct build *b, ddp_tensor *x, ddp_tenso
                                        int64_t classes)
 {
     const int64_t channels = b->bert->channels;
-    x = ddp_graph_token_mean(b->graph, x, NULL);
+    x = ddp_graph_token_mean(b->graph, x, true);
     x = ddp_graph_tanh(b->graph,
                        linear(b, "pooler.dense", x, channels, channels, DDP_ACTIVATION_NONE));
     freeze(b, false);
@@ -209,7 +213,7 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *co
     }
     if (!contrasts)
         return finish_labelled(&b, x, labels, config->classes);
-    x = ddp_graph_token_mean(graph, x, bert->pooling == DDP_BERT_MEAN ? b.lengths : NULL);
+    x = ddp_graph_token_mean(graph, x, bert->pooling == DDP_BERT_CLS);
     freeze(&b, false);
     return ddp_graph_finish(graph, x, ddp_graph_contrastive(graph, x, labels, texts, SCALE));
 }
@@ -272,7 +276,7 @@ static enum ddp_status check(struct ddp_model_config *config)
 
 static int64_t sentence(const struct ddp_model_config *config)
 {
-    return ddp_bert_in(config)->context;
+    return ddp_bert_in(config)->length ? ddp_bert_in(config)->length : ddp_bert_in(config)->context;
 }
 
 static struct ddp_lora *lora_of(union ddp_model_own *own)

@@ -19,8 +19,13 @@ struct ddp_bert {
     int64_t types;      /* type_vocab_size */
     int64_t vocabulary; /* tokens */
     int64_t pooling;    /* enum ddp_bert_pooling */
+    int64_t length;     /* tokens of a text that embeddings are made of; 0: context */
+    int64_t normalizes; /* 1: embeddings are given with length 1 */
     double norm_eps;
 };
+
+extern const char *const ddp_bert_linear_names[]; /* those that may have adapters, by DDP_LLAMA_Q,
+                                                      K and V: "attention.self.query", ... */
 
 /* Of a config of ddp_model_bert. */
 struct ddp_bert *ddp_bert_of(union ddp_model_own *own);

@@ -10,6 +10,7 @@
 #include "data/data_names.h"
 #include "plan/weights.h"
 #include "weights/hf_bert.h"
+#include "weights/peft.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,21 @@ enum ddp_status ddp_planned_open_wordpiece(struct ddp_planned *planned)
     return status;
 }
 
+bool ddp_planned_embeds(const struct ddp_planned *planned)
+{
+    const struct ddp_load *load = &planned->load;
+    return load->model == &ddp_model_bert && ddp_bert_contrasts(&load->config);
+}
+
+int64_t ddp_planned_unit_width(const struct ddp_planned *planned)
+{
+    const struct ddp_model_config *config = &planned->model_config;
+    if (planned->plan.model != &ddp_model_bert || !ddp_bert_contrasts(config))
+        return 0;
+    const struct ddp_bert *bert = ddp_bert_in(config);
+    return bert->normalizes ? bert->channels : 0;
+}
+
 enum ddp_status ddp_planned_check_bert(const struct ddp_planned *planned)
 {
     const struct ddp_train_options *options = planned->options;
@@ -59,12 +75,8 @@ enum ddp_status ddp_planned_check_bert(const struct ddp_planned *planned)
     if (options->merge && !lora)
         return ddp_fail(DDP_ERR_INVALID,
                         "--export: merge: there are no adapters: it goes with --lora");
-    if (options->export_path && lora && !options->merge)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--export: adapters of bert are exported merged with their base: give "
-                        "--export %s,merge",
-                        options->export_path);
     if (!options->export_path || options->plan || planned->plan.rank != 0)
         return DDP_OK;
-    return ddp_hf_bert_export_check(options->export_path);
+    return lora && !options->merge ? ddp_peft_save_check(options->export_path)
+                                   : ddp_hf_bert_export_check(options->export_path);
 }

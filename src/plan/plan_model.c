@@ -109,6 +109,8 @@ int64_t ddp_planned_sequence_length(const struct ddp_planned *planned)
         context = planned->load.model->context(&planned->load.config);
     else if (planned->load.model && planned->load.model->sentence)
         context = planned->load.model->sentence(&planned->load.config);
+    if (ddp_planned_embeds(planned) && !ddp_train_given(options, "seq-len"))
+        return context;
     const bool shorter = context > 0 && context < options->seq_len;
     return shorter && !ddp_train_given(options, "seq-len") ? context : options->seq_len;
 }

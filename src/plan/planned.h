@@ -54,6 +54,10 @@ enum ddp_status ddp_planned_check_sets(const struct ddp_planned *planned);
 
 /* The vocabulary of encoders: that of --tokenizer, or beside the weights. */
 enum ddp_status ddp_planned_open_wordpiece(struct ddp_planned *planned);
+/* Whether what --load names is an encoder without classes: its predictions are embeddings. */
+bool ddp_planned_embeds(const struct ddp_planned *planned);
+/* The numbers of an embedding that are to have the length 1 together; 0: they are left alone. */
+int64_t ddp_planned_unit_width(const struct ddp_planned *planned);
 
 /* Whether the plan is made without data. */
 bool ddp_planned_lacks_data(const struct ddp_planned *planned);

@@ -309,9 +309,10 @@ static enum ddp_status export_adapters(const struct ddp_planned *planned, const 
     const struct ddp_llama *llama = ddp_llama_in(&planned->model_config);
     const struct ddp_hf_values *adapters = values->all + values->base;
     const size_t count = values->count - values->base;
+    const struct ddp_peft_base of = {ddp_llama_linear_names, "CAUSAL_LM", "", false};
     return writes_gguf(planned->options)
                ? ddp_gguf_export_adapters(path, llama, adapters, count)
-               : ddp_peft_save(path, &llama->lora, planned->load.directory, adapters, count);
+               : ddp_peft_save(path, &of, &llama->lora, planned->load.directory, adapters, count);
 }
 
 /* The frozen parameters of all stages, in host memory: where they are, or made again.
@@ -353,25 +354,37 @@ static enum ddp_status export_bert(const struct ddp_planned *planned, const char
 {
     const struct ddp_model_config *config = &planned->model_config;
     const struct ddp_bert *bert = ddp_bert_in(config);
+    const struct ddp_train_options *options = planned->options;
+    const bool kept = bert->length && !ddp_train_given(options, "seq-len");
+    const int64_t length = kept ? bert->length : options->seq_len;
     const struct ddp_hf_bert_export to = {
         .directory = path,
         .bert = bert,
         .contrasts = ddp_bert_contrasts(config),
         .classes = config->classes,
         .class_names = ddp_dataset_info(planned->data)->class_names,
-        .length = config->dims[config->dim_count - 1],
+        .length = length < bert->context ? length : bert->context,
         .tokenizer = ddp_wordpiece_path(planned->wordpiece),
         .lowers = ddp_wordpiece_lowers(planned->wordpiece),
+    };
+    const struct ddp_peft_base of = {
+        .linears = ddp_bert_linear_names,
+        .task = to.contrasts ? "FEATURE_EXTRACTION" : "SEQ_CLS",
+        .within = to.contrasts ? "" : "bert.",
+        .classifier = !to.contrasts,
     };
     struct values values = {NULL, 0, 0};
     void *made = NULL;
     enum ddp_status status = frozen_values(planned, &frozen, &made);
     if (status == DDP_OK)
         status = list_values(&values, planned->graph, weights, frozen);
-    for (size_t i = 0; bert->lora.rank > 0 && i < values.base; i++)
-        merge_adapter(&values, &values.all[i], &bert->lora);
-    if (status == DDP_OK)
+    if (status == DDP_OK && bert->lora.rank > 0 && !options->merge) {
+        status = ddp_peft_save(path, &of, &bert->lora, options->load, values.all, values.count);
+    } else if (status == DDP_OK) {
+        for (size_t i = 0; bert->lora.rank > 0 && i < values.base; i++)
+            merge_adapter(&values, &values.all[i], &bert->lora);
         status = ddp_hf_bert_export(&to, values.all, values.base);
+    }
     free(values.all);
     free(made);
     return status;

@@ -13,7 +13,9 @@
 #include "core/write.h"
 #include "ddp_train.h"
 #include "generate/texts.h"
+#include "model/bert.h"
 #include "weights/gguf.h"
+#include "weights/hf_bert.h"
 #include "weights/peft.h"
 #include "weights/weights.h"
 
@@ -304,6 +306,53 @@ static enum ddp_status print_weights(const char *file, FILE *out)
     return DDP_OK;
 }
 
+static void print_encoder(const char *directory, const struct ddp_model_config *config,
+                          int64_t count, FILE *out)
+{
+    const struct ddp_bert *bert = ddp_bert_in(config);
+    const bool json = ddp_path_is_in(directory, "tokenizer.json");
+    char shown[DDP_TEXT_SHOWN], number[32];
+    fprintf(out, "directory   %s\n", ddp_text_show(shown, directory));
+    fprintf(out,
+            "model       bert: %" PRId64 " layers of %" PRId64 " channels, perceptrons of %" PRId64
+            "\n",
+            bert->layers, bert->channels, bert->hidden);
+    fprintf(out, "attention   %" PRId64 " heads of %" PRId64 " features, of the whole text\n",
+            bert->heads, bert->channels / bert->heads);
+    fprintf(out, "context     %" PRId64 " tokens\n", bert->context);
+    fprintf(out, "vocabulary  %" PRId64 " tokens, in %s\n", bert->vocabulary,
+            json                                     ? "tokenizer.json"
+            : ddp_path_is_in(directory, "vocab.txt") ? "vocab.txt"
+                                                     : "no file: name one with --tokenizer");
+    if (ddp_bert_contrasts(config))
+        fprintf(out, "gives       embeddings: the %s%s\n",
+                bert->pooling == DDP_BERT_MEAN ? "mean of the tokens" : "first token",
+                bert->normalizes ? ", of length 1" : "");
+    else if (config->classes > 0)
+        fprintf(out, "gives       %" PRId64 " classes\n", config->classes);
+    else
+        fprintf(out, "gives       a number\n");
+    fprintf(out, "parameters  %s\n", grouped(number, count));
+    fprintf(out, "\nGiB to train with AdamW\n  all, float32                     %10.2f\n",
+            F32_BYTES * (double)count / GIB);
+}
+
+/* A directory of Hugging Face with an encoder. */
+static enum ddp_status print_bert(const char *directory, FILE *out)
+{
+    const struct ddp_model *model = NULL;
+    struct ddp_model_config config = {0};
+    int64_t count = 0;
+    char *file = ddp_path_in(directory, "model.safetensors");
+    enum ddp_status status = file ? ddp_train_weights_model(file, &model, &config) : DDP_ERR_MEMORY;
+    if (status == DDP_OK)
+        status = count_parameters(model, &config, &count);
+    if (status == DDP_OK)
+        print_encoder(directory, &config, count, out);
+    free(file);
+    return status;
+}
+
 /* found: whether the directory is a checkpoint, or has some, of which the newest is printed */
 static enum ddp_status print_checkpoint(const char *directory, FILE *out, bool *found)
 {
@@ -330,6 +379,8 @@ enum ddp_status ddp_train_info(const char *path, FILE *out)
         return print_weights(path, out);
     if (!gguf)
         ddp_staged_directory_recover(path);
+    if (!gguf && ddp_hf_bert_is(path))
+        return print_bert(path, out);
     if (!gguf && !ddp_hf_llama_is(path)) {
         bool found;
         const enum ddp_status status = print_checkpoint(path, out, &found);

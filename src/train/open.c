@@ -49,6 +49,7 @@ static enum ddp_status open_sets(struct ddp_run *run)
         .own_test = options->own_test,
         .val_split = options->val_split,
         .unlabelled = options->predict && !options->eval_only,
+        .embeds = ddp_planned_embeds(&run->planned),
         .normalize = options->normalize,
         .class_count =
             options->vocab_size ? options->vocab_size : ddp_planned_model_classes(&run->planned),

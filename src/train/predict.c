@@ -24,8 +24,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE_BYTES ((int64_t)1 << 20) /* handed over at a time */
-#define NPY_ALIGN   64                 /* of the values, as NumPy writes them */
+#define PIECE_BYTES  ((int64_t)1 << 20) /* handed over at a time */
+#define NPY_ALIGN    64                 /* of the values, as NumPy writes them */
+#define LEAST_LENGTH 1e-12              /* torch.nn.functional.normalize() divides by no less */
 
 /* A line of a CSV file. */
 struct prediction {
@@ -40,6 +41,7 @@ struct predictions {
     bool matrix;      /* all probabilities or numbers, for an array */
     bool numbers;     /* the model gives no classes: what it gives is written, beside the targets */
     double mean, std; /* of numbers that were scaled: they are written in their own unit */
+    int64_t unit;     /* numbers that are brought to length 1 together; 0: none */
     int64_t classes;  /* or numbers */
     int64_t begin, end;
     size_t row_bytes; /* of what is kept of a sample */
@@ -65,6 +67,19 @@ static int32_t softmax(const float *logits, int64_t classes, double *probabiliti
     return best;
 }
 
+/* Vectors of `width` numbers, each divided by its length, as sentence-transformers does. */
+static void make_units(float *values, int64_t count, int64_t width)
+{
+    for (int64_t at = 0; width > 0 && at < count; at += width) {
+        double sum = 0;
+        for (int64_t k = at; k < at + width; k++)
+            sum += (double)values[k] * (double)values[k];
+        const double length = sqrt(sum) > LEAST_LENGTH ? sqrt(sum) : LEAST_LENGTH;
+        for (int64_t k = at; k < at + width; k++)
+            values[k] = (float)((double)values[k] / length);
+    }
+}
+
 /* Of a sample: its targets, if they are wanted and known, then what the model gives. */
 static enum ddp_status take_numbers(const struct predictions *p, int64_t first,
                                     const struct ddp_batch *batch, const float *outputs)
@@ -84,6 +99,7 @@ static enum ddp_status take_numbers(const struct predictions *p, int64_t first,
         float *values = (void *)row;
         for (size_t k = 0; p->std > 0 && k < p->row_bytes / sizeof *values; k++)
             values[k] = (float)((double)values[k] * p->std + p->mean);
+        make_units(values + before / sizeof *values, p->classes, p->unit);
     }
     return DDP_OK;
 }
@@ -371,6 +387,7 @@ static enum ddp_status predict(struct ddp_run *run)
         .numbers = numbers,
         .mean = info->label_mean,
         .std = info->label_std,
+        .unit = ddp_planned_unit_width(&run->planned),
         .classes = numbers ? outputs : run->planned.model_config.classes,
     };
     struct ddp_train_evaluator_setup setup =
@@ -384,7 +401,7 @@ static enum ddp_status predict(struct ddp_run *run)
     p.matrix = ddp_text_ends_with(run->planned.options->predict, ".npy");
     p.row_bytes =
         p.matrix || numbers ? (size_t)p.classes * sizeof(float) : sizeof(struct prediction);
-    if (numbers && !p.matrix && !info->table_header)
+    if (numbers && !p.matrix && !info->table_header && !info->compared)
         p.row_bytes += (size_t)info->label_count * sizeof(float);
     ddp_job_report(run->job, "predict", 0);
     const int64_t begin = ddp_trace_begin();
@@ -509,7 +526,7 @@ enum ddp_status ddp_run_check_prediction(const struct ddp_run *run)
     if (options->predict && !ends_well(options->predict))
         return ddp_fail(DDP_ERR_INVALID,
                         "--predict %s: the name must end in .csv, for a line a sample, or in .npy, "
-                        "for an array of all probabilities",
+                        "for an array of all probabilities or embeddings",
                         options->predict);
     if (options->predict && model->x_dtype == DDP_I32 && !model->sentence)
         return ddp_fail(DDP_ERR_INVALID,

@@ -5,6 +5,7 @@
 
 #include "weights/hf_bert.h"
 
+#include "core/input_file.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/write.h"
@@ -21,6 +22,7 @@
 
 #define CONFIG  "config.json"
 #define WEIGHTS "model.safetensors"
+#define MODULES "modules.json"
 #define PREFIX  "bert."
 #define WORDS   "embeddings.word_embeddings.weight"
 
@@ -137,6 +139,52 @@ static enum ddp_status read_pooling(struct ddp_bert *bert, const char *directory
     return status;
 }
 
+/* sentence_bert_config.json of sentence-transformers. */
+static enum ddp_status read_length(struct ddp_bert *bert, const char *directory)
+{
+    struct ddp_hf_keys in = {.root = NULL};
+    char *path = ddp_path_in(directory, "sentence_bert_config.json");
+    enum ddp_status status = path ? DDP_OK : DDP_ERR_MEMORY;
+    if (path && access(path, F_OK) == 0)
+        status = ddp_hf_keys_open(&in, path, "a configuration of sentences", NULL, 0);
+    if (in.root && status == DDP_OK)
+        status = ddp_hf_keys_count(&in, "max_seq_length", bert->context, &bert->length);
+    json_decref(in.root);
+    free(path);
+    return status;
+}
+
+/* modules.json of sentence-transformers: is the last module one that makes lengths 1? */
+static enum ddp_status read_modules(struct ddp_bert *bert, const char *directory)
+{
+    char *path = ddp_path_in(directory, MODULES), *text = NULL;
+    size_t bytes, i;
+    json_t *root = NULL, *module;
+    json_error_t error;
+    if (!path)
+        return DDP_ERR_MEMORY;
+    if (access(path, F_OK) != 0) {
+        free(path);
+        return DDP_OK;
+    }
+    enum ddp_status status =
+        ddp_input_file_read_whole(path, "a list of modules", DDP_HF_CONFIG_BYTES, &text, &bytes);
+    if (status == DDP_OK)
+        status = ddp_json_parse(&root, text, bytes, &error);
+    if (status == DDP_ERR_FORMAT && text)
+        status = ddp_fail(status, "%s: line %d: %s", path, error.line, error.text);
+    json_array_foreach(root, i, module)
+    {
+        const char *type = json_string_value(json_object_get(module, "type"));
+        const char *name = type ? strrchr(type, '.') : NULL;
+        bert->normalizes |= name && strcmp(name, ".Normalize") == 0;
+    }
+    json_decref(root);
+    free(text);
+    free(path);
+    return status;
+}
+
 /* --- tensors ---------------------------------------------------------------------------------- */
 
 /* The directory of a file; freed with free(). */
@@ -177,15 +225,21 @@ static enum ddp_status describe(const char *path, const struct ddp_model **model
     if (status == DDP_OK)
         status = read_pooling(bert, directory);
     if (status == DDP_OK)
+        status = read_modules(bert, directory);
+    if (status == DDP_OK)
+        status = read_length(bert, directory);
+    if (status == DDP_OK)
         status = ddp_safetensors_open_model_header(&file, path);
     if (status == DDP_OK) {
         const struct ddp_safetensor *head = ddp_safetensors_find(file, "classifier.weight");
         *model = &ddp_model_bert;
         config->described = true;
         config->x_dtype = DDP_I32;
-        config->dim_count = 2;
-        config->dims[0] = 3;
-        config->dims[1] = 4;
+        bert->length = head || bert->length ? bert->length : bert->context;
+        config->dim_count = head ? 2 : 3; /* without a classifier it gives embeddings */
+        config->dims[0] = head ? 3 : 1;
+        config->dims[1] = head ? 4 : 3;
+        config->dims[2] = 4;
         config->classes = head && head->dim_count == 2 && head->dims[0] > 1 ? head->dims[0] : 0;
     }
     ddp_safetensors_close(file);

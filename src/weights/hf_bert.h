@@ -22,7 +22,7 @@ struct ddp_hf_bert_export {
     bool contrasts;                 /* embeddings, for sentence-transformers; else a classifier */
     int64_t classes;                /* 0: it gives a number */
     const char *const *class_names; /* NULL: they have none */
-    int64_t length;                 /* tokens of the longest text in training */
+    int64_t length;                 /* tokens that texts are cut to */
     const char *tokenizer;          /* the file of the vocabulary, which is copied */
     bool lowers;                    /* it makes letters small */
 };

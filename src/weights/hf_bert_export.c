@@ -72,11 +72,20 @@ static json_t *tokenizer_of(const struct ddp_hf_bert_export *to)
                      "[CLS]", "mask_token", "[MASK]");
 }
 
-static json_t *modules_of(void)
+static json_t *modules_of(const struct ddp_hf_bert_export *to)
 {
-    return json_pack("[{s:i, s:s, s:s, s:s}, {s:i, s:s, s:s, s:s}]", "idx", 0, "name", "0", "path",
-                     "", "type", "sentence_transformers.models.Transformer", "idx", 1, "name", "1",
-                     "path", POOLING, "type", "sentence_transformers.models.Pooling");
+    json_t *list =
+        json_pack("[{s:i, s:s, s:s, s:s}, {s:i, s:s, s:s, s:s}]", "idx", 0, "name", "0", "path", "",
+                  "type", "sentence_transformers.models.Transformer", "idx", 1, "name", "1", "path",
+                  POOLING, "type", "sentence_transformers.models.Pooling");
+    if (!list || !to->bert->normalizes)
+        return list;
+    json_t *unit = json_pack("{s:i, s:s, s:s, s:s}", "idx", 2, "name", "2", "path", "2_Normalize",
+                             "type", "sentence_transformers.models.Normalize");
+    if (json_array_append_new(list, unit) == 0)
+        return list;
+    json_decref(list);
+    return NULL;
 }
 
 static json_t *pooling_of(const struct ddp_hf_bert_export *to)
@@ -204,7 +213,7 @@ static enum ddp_status write_pooling(const struct ddp_hf_bert_export *to)
 static enum ddp_status write_modules(const ddp_staged_directory *directory,
                                      const struct ddp_hf_bert_export *to)
 {
-    enum ddp_status status = put(directory, "modules.json", modules_of());
+    enum ddp_status status = put(directory, "modules.json", modules_of(to));
     if (status == DDP_OK)
         status = put(
             directory, "sentence_bert_config.json",

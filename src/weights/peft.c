@@ -92,33 +92,35 @@ enum ddp_status ddp_peft_load(const char *directory, const struct ddp_hf_values 
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-static json_t *config_of(const struct ddp_lora *lora, const char *base)
+static json_t *config_of(const struct ddp_peft_base *of, const struct ddp_lora *lora,
+                         const char *base)
 {
-    json_t *targets = json_array();
-    int failed = 0;
+    json_t *targets = json_array(), *saved = of->classifier ? json_array() : json_null();
+    int failed = of->classifier ? json_array_append_new(saved, json_string("classifier")) : 0;
     for (int i = 0; i < DDP_LLAMA_LINEARS; i++)
         if (lora->targets >> i & 1)
-            failed |= json_array_append_new(
-                targets, json_string(strchr(ddp_llama_linear_names[i], '.') + 1));
+            failed |= json_array_append_new(targets, json_string(strrchr(of->linears[i], '.') + 1));
     if (failed) {
         json_decref(targets);
+        json_decref(saved);
         return NULL;
     }
     const bool whole = lora->alpha == (double)(int64_t)lora->alpha;
     json_t *name = base ? json_string(base) : NULL; /* a path need not be UTF-8 */
-    return json_pack("{s:o, s:s, s:b, s:b, s:b, s:o, s:f, s:n, s:s, s:i, s:o, s:s, s:b, s:b}",
+    return json_pack("{s:o, s:s, s:b, s:b, s:b, s:o, s:f, s:o, s:s, s:i, s:o, s:s, s:b, s:b}",
                      "base_model_name_or_path", name ? name : json_null(), "bias", "none",
                      "fan_in_fan_out", 0, "inference_mode", 1, "init_lora_weights", 1, "lora_alpha",
                      whole ? json_integer((json_int_t)lora->alpha) : json_real(lora->alpha),
-                     "lora_dropout", lora->dropout, "modules_to_save", "peft_type", "LORA", "r",
-                     (int)lora->rank, "target_modules", targets, "task_type", "CAUSAL_LM",
+                     "lora_dropout", lora->dropout, "modules_to_save", saved, "peft_type", "LORA",
+                     "r", (int)lora->rank, "target_modules", targets, "task_type", of->task,
                      "use_dora", 0, "use_rslora", (int)lora->rslora);
 }
 
 static enum ddp_status write_config(const ddp_staged_directory *directory,
-                                    const struct ddp_lora *lora, const char *base)
+                                    const struct ddp_peft_base *of, const struct ddp_lora *lora,
+                                    const char *base)
 {
-    json_t *config = config_of(lora, base);
+    json_t *config = config_of(of, lora, base);
     char *text = config ? ddp_json_text(config, JSON_INDENT(2)) : NULL;
     enum ddp_status status = text ? ddp_staged_directory_put(directory, CONFIG, text)
                                   : ddp_fail(DDP_ERR_MEMORY, "out of memory");
@@ -128,6 +130,7 @@ static enum ddp_status write_config(const ddp_staged_directory *directory,
 }
 
 static enum ddp_status write_weights(const ddp_staged_directory *directory,
+                                     const struct ddp_peft_base *of,
                                      const struct ddp_hf_values *values, size_t count)
 {
     static const struct ddp_safetensors_pair format = {"format", "pt"};
@@ -138,16 +141,20 @@ static enum ddp_status write_weights(const ddp_staged_directory *directory,
     size_t used = 0;
     enum ddp_status status = tensors && names ? DDP_OK : DDP_ERR_MEMORY;
     for (size_t i = 0; status == DDP_OK && i < count; i++) {
-        if (!ddp_peft_owns(values[i].name))
+        const bool head = of->classifier && strncmp(values[i].name, "classifier.", 11) == 0;
+        const bool matrix = values[i].dim_count == 2;
+        if (!head && !ddp_peft_owns(values[i].name))
             continue;
-        snprintf(names[used], sizeof names[used], PREFIX "%s", values[i].name);
+        snprintf(names[used], sizeof names[used], PREFIX "%s%s", head ? "" : of->within,
+                 values[i].name);
         tensors[used] = (struct ddp_safetensor){
             .name = names[used],
             .dtype = "F32",
-            .dim_count = 2,
-            .dims = {values[i].dims[0], values[i].dims[1]},
+            .dim_count = values[i].dim_count,
+            .dims = {values[i].dims[0], matrix ? values[i].dims[1] : 0},
             .data = values[i].memory,
-            .bytes = (size_t)(values[i].dims[0] * values[i].dims[1]) * sizeof(float)};
+            .bytes =
+                (size_t)(values[i].dims[0] * (matrix ? values[i].dims[1] : 1)) * sizeof(float)};
         used++;
     }
     if (status == DDP_OK)
@@ -186,16 +193,17 @@ enum ddp_status ddp_peft_save_check(const char *directory)
     return status;
 }
 
-enum ddp_status ddp_peft_save(const char *directory, const struct ddp_lora *lora, const char *base,
+enum ddp_status ddp_peft_save(const char *directory, const struct ddp_peft_base *of,
+                              const struct ddp_lora *lora, const char *base,
                               const struct ddp_hf_values *values, size_t count)
 {
     ddp_staged_directory *made;
     enum ddp_status status = open_target(&made, directory, DDP_STAGED_WAIT_MS);
     if (status != DDP_OK)
         return status;
-    status = write_config(made, lora, base);
+    status = write_config(made, of, lora, base);
     if (status == DDP_OK)
-        status = write_weights(made, values, count);
+        status = write_weights(made, of, values, count);
     if (status == DDP_OK)
         status = ddp_staged_directory_commit(made, is_weights);
     ddp_staged_directory_close(made);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Directories of PEFT with LoRA adapters of a Llama-type model: adapter_config.json and
- * adapter_model.safetensors. The base model is not in them. */
+ * Directories of PEFT with LoRA adapters of a Llama-type model or, to write, of an encoder:
+ * adapter_config.json and adapter_model.safetensors. The base model is not in them. */
 #ifndef DDP_WEIGHTS_PEFT_H
 #define DDP_WEIGHTS_PEFT_H
 
@@ -41,9 +41,19 @@ enum ddp_status ddp_peft_load(const char *directory, const struct ddp_hf_values 
  * DDP_ERR_INVALID, DDP_ERR_IO. */
 enum ddp_status ddp_peft_save_check(const char *directory);
 
-/* Writes the directory in float32, as PEFT does, by core/staged_directory.
+/* What they are adapters of. */
+struct ddp_peft_base {
+    const char *const *linears; /* "self_attn.q_proj", ..., by the bits of the targets */
+    const char *task;           /* PEFT's task_type */
+    const char *within;         /* what stands before the names of values: "", or "bert." */
+    bool classifier;            /* values called "classifier." are trained too, and not `within` */
+};
+
+/* Writes the directory in float32, as PEFT does, by core/staged_directory. Of the values the
+ * adapters are written, and the classifier.
  *   base  of the model, for base_model_name_or_path; NULL: not known */
-enum ddp_status ddp_peft_save(const char *directory, const struct ddp_lora *lora, const char *base,
+enum ddp_status ddp_peft_save(const char *directory, const struct ddp_peft_base *of,
+                              const struct ddp_lora *lora, const char *base,
                               const struct ddp_hf_values *values, size_t count);
 
 #endif

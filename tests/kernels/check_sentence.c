@@ -26,13 +26,18 @@ enum { Q, K, V, Y, LSE, DY, DQ, DK, DV, ARRAYS };
 
 struct run {
     struct ddp_attention_shape shape;
-    int64_t count;
+    int64_t count; /* of an array */
+    int32_t there; /* elements of the two texts */
+    int32_t bounds[3];
     float *arrays[ARRAYS];
 };
 
-static void begin(struct run *run, int i, const int32_t *lengths)
+static void begin(struct run *run, int i)
 {
     const int64_t stride = shapes[i].heads * shapes[i].size;
+    run->bounds[0] = 0;
+    run->bounds[1] = shapes[i].lengths[0];
+    run->bounds[2] = run->bounds[1] + shapes[i].lengths[1];
     run->shape = (struct ddp_attention_shape){.batch = 2,
                                               .length = shapes[i].length,
                                               .heads = shapes[i].heads,
@@ -41,17 +46,13 @@ static void begin(struct run *run, int i, const int32_t *lengths)
                                               .q_stride = stride,
                                               .k_stride = stride,
                                               .v_stride = stride,
-                                              .lengths = lengths,
+                                              .bounds = run->bounds,
                                               .dtype = DDP_F32};
     run->count = 2 * shapes[i].length * stride;
+    run->there = run->bounds[2] * (int32_t)stride;
     random_seed((uint64_t)i);
     for (int a = 0; a < ARRAYS; a++)
         run->arrays[a] = array_of(run->count);
-    for (int64_t at = 0; at < run->count; at++) { /* padding is no text's: its gradients are zero */
-        const int64_t row = at / stride;
-        const int64_t b = row / shapes[i].length, t = row % shapes[i].length;
-        run->arrays[DY][at] = t < shapes[i].lengths[b] ? random_number() : 0;
-    }
 }
 
 static void both(struct run *run, bool reference, void *pool)
@@ -77,33 +78,24 @@ static void both(struct run *run, bool reference, void *pool)
                      DDP_OK);
 }
 
-/* What lies behind a text's tokens, whatever it is, changes nothing. */
+/* What lies behind the last text, whatever it is, changes nothing and is left alone. */
 START_TEST(test_attention)
 {
-    int32_t lengths[2 * MOST] = {0};
-    const int64_t length = shapes[_i].length, width = shapes[_i].heads * shapes[_i].size;
     struct run wanted, run;
-    for (int b = 0; b < 2; b++)
-        lengths[b * length] = shapes[_i].lengths[b];
-    begin(&wanted, _i, lengths);
+    begin(&wanted, _i);
     both(&wanted, true, NULL);
     for (int pool = 0; pool < POOLS; pool++) {
-        begin(&run, _i, lengths);
-        for (int b = 0; b < 2; b++)
-            for (int64_t at = (b * length + shapes[_i].lengths[b]) * width;
-                 at < (b + 1) * length * width; at++)
-                run.arrays[K][at] = run.arrays[V][at] = 1e6f * (float)pool;
+        begin(&run, _i);
+        for (int a = 0; a < ARRAYS; a++)
+            for (int64_t at = run.there; a != LSE && at < run.count; at++)
+                run.arrays[a][at] = 1e6f;
         both(&run, false, pools[pool]);
-        for (int b = 0; b < 2; b++) {
-            const int64_t at = b * length * width, count = shapes[_i].lengths[b] * width;
-            ck_assert(largest_difference(run.arrays[Y] + at, wanted.arrays[Y] + at, count) < 2e-6);
-            for (int a = DQ; a <= DV; a++)
-                ck_assert(largest_difference(run.arrays[a] + at, wanted.arrays[a] + at, count) <
-                          1e-5);
-            for (int64_t i = at + count; i < (b + 1) * length * width; i++)
-                ck_assert(run.arrays[DK][i] == 0 && run.arrays[DV][i] == 0 &&
-                          run.arrays[DQ][i] == 0);
-        }
+        ck_assert(largest_difference(run.arrays[Y], wanted.arrays[Y], run.there) < 2e-6);
+        for (int a = DQ; a <= DV; a++)
+            ck_assert(largest_difference(run.arrays[a], wanted.arrays[a], run.there) < 1e-5);
+        for (int a = 0; a < ARRAYS; a++)
+            for (int64_t at = run.there; a != LSE && at < run.count; at++)
+                ck_assert(run.arrays[a][at] == 1e6f);
         for (int a = 0; a < ARRAYS; a++)
             array_free(run.arrays[a], run.count);
     }
@@ -112,19 +104,18 @@ START_TEST(test_attention)
 }
 END_TEST
 
-START_TEST(test_attention_lengths)
+START_TEST(test_attention_bounds)
 {
-    float x[16] = {0}, y[16], lse[4];
+    static const int32_t bad[][3] = {{0, 0, 2}, {0, 3, 4}, {0, 2, 1}, {1, 2, 3}};
+    float x[24] = {0}, y[24], lse[4];
     struct ddp_attention_forward args = {
-        .shape = ddp_attention_packed(1, 2, 1, 2, DDP_F32), .q = x, .k = x, .v = x, .y = y};
+        .shape = ddp_attention_packed(2, 2, 1, 2, DDP_F32), .q = x, .k = x, .v = x, .y = y};
     args.lse = lse;
-    args.shape.lengths = (const int32_t[]){3, 0};
-    ck_assert_int_eq(ddp_attention_forward(&args, NULL), DDP_ERR_INVALID);
-    args.shape.lengths = (const int32_t[]){-1, 2};
-    ck_assert_int_eq(ddp_attention_forward(&args, NULL), DDP_ERR_INVALID);
-    args.shape.lengths = (const int32_t[]){0, 2}; /* as 1 */
-    ck_assert_int_eq(ddp_attention_forward(&args, NULL), DDP_OK);
-    args.shape.lengths = (const int32_t[]){2, 0};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        args.shape.bounds = bad[i];
+        ck_assert_int_eq(ddp_attention_forward(&args, NULL), DDP_ERR_INVALID);
+    }
+    args.shape.bounds = (const int32_t[]){0, 1, 3};
     ck_assert_int_eq(ddp_attention_forward(&args, NULL), DDP_OK);
 }
 END_TEST
@@ -133,18 +124,18 @@ END_TEST
 
 START_TEST(test_mean)
 {
-    enum { B = 3, T = 5, C = 17 };
-    const int32_t lengths[B * T] = {[0] = 1, [T] = 3, [2 * T] = 5};
-    float x[B * T * C], y[B * C], dx[B * T * C], dy[B * C];
+    enum { B = 3, N = 9, C = 17 };
+    const int32_t bounds[B + 1] = {0, 1, 4, N};
+    float x[N * C], y[B * C], dx[N * C], dy[B * C];
     random_seed(3);
-    for (int i = 0; i < B * T * C; i++)
+    for (int i = 0; i < N * C; i++)
         x[i] = random_number();
     for (int i = 0; i < B * C; i++)
         dy[i] = random_number();
-    struct ddp_token_mean_forward forward = {B, T, C, DDP_F32, lengths, x, y};
-    struct ddp_token_mean_backward backward = {B, T, C, DDP_F32, lengths, dy, dx, false};
+    struct ddp_token_mean_forward forward = {B, C, false, DDP_F32, bounds, x, y};
+    struct ddp_token_mean_backward backward = {B, C, false, DDP_F32, bounds, dy, dx, false};
     for (int first = 0; first < 2; first++) {
-        forward.lengths = backward.lengths = first ? NULL : lengths;
+        forward.first = backward.first = first;
         ck_assert_int_eq(ddp_token_mean_forward(&forward, NULL), DDP_OK);
         for (int round = 0; round < 2; round++) {
             backward.accumulate = round;
@@ -152,18 +143,18 @@ START_TEST(test_mean)
         }
         for (int b = 0; b < B; b++)
             for (int c = 0; c < C; c++) {
-                const int length = first ? 1 : (int)lengths[b * T];
+                const int there = (int)(bounds[b + 1] - bounds[b]), length = first ? 1 : there;
                 double sum = 0;
                 for (int t = 0; t < length; t++)
-                    sum += (double)x[(b * T + t) * C + c];
+                    sum += (double)x[(bounds[b] + t) * C + c];
                 ck_assert_float_eq_tol(y[b * C + c], (float)(sum / length), 1e-6f);
-                for (int t = 0; t < T; t++)
-                    ck_assert_float_eq_tol(dx[(b * T + t) * C + c],
+                for (int t = 0; t < there; t++)
+                    ck_assert_float_eq_tol(dx[(bounds[b] + t) * C + c],
                                            t < length ? 2 * dy[b * C + c] / (float)length : 0,
                                            1e-6f);
             }
     }
-    forward.lengths = (const int32_t[B * T]){[0] = 6, [T] = 1, [2 * T] = 1};
+    forward.bounds = (const int32_t[]){0, 2, 1, 2};
     ck_assert_int_eq(ddp_token_mean_forward(&forward, NULL), DDP_ERR_INVALID);
 }
 END_TEST
@@ -273,7 +264,7 @@ Suite *test_suite(void)
     Suite *suite = suite_create("sentence");
     TCase *tcase = kernel_case(suite, "sentence");
     tcase_add_loop_test(tcase, test_attention, 0, (int)(sizeof shapes / sizeof shapes[0]));
-    tcase_add_test(tcase, test_attention_lengths);
+    tcase_add_test(tcase, test_attention_bounds);
     tcase_add_test(tcase, test_mean);
     tcase_add_test(tcase, test_tanh);
     tcase_add_loop_test(tcase, test_contrastive, 0, 5);

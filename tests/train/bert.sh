@@ -20,7 +20,7 @@ for file in config.json model.safetensors vocab.txt tokenizer_config.json; do
     [ -f "words/$file" ] || fail "the export has no $file"
 done
 grep -q '"1": "yes"' words/config.json || fail "the export has no names of classes: $(cat words/config.json)"
-expect "pairs" 0 '' $new --data pairs.jsonl --val pairs.jsonl --epochs 4 --lr 1e-3 --log pairs.log --export pairs
+expect "pairs" 0 '' $new --data pairs.jsonl --val pairs.jsonl --epochs 4 --lr 1e-3 --log pairs.log --export pairs --save pairs.weights
 grep -q '"path": "1_Pooling"' pairs/modules.json || fail "the export of embeddings has no modules.json"
 grep -q '"pooling_mode_mean_tokens": true' pairs/1_Pooling/config.json || fail "the export of embeddings does not say how to pool"
 first=$(grep -o '"loss":[^,]*' pairs.log | head -n 1 | cut -d: -f2)
@@ -38,6 +38,29 @@ expect "classes by their names" 0 '' $trainer --load words.weights --tokenizer v
 expect "it is trained further" 0 '' $trainer --load pairs --data pairs.jsonl --batch-size 4 --steps 3 --no-eval --lora r=4,targets=query,value \
     --export merged,merge
 cmp -s pairs/model.safetensors merged/model.safetensors && fail "merged adapters change nothing"
+expect "adapters alone, for PEFT" 0 '' $trainer --load words --data words.jsonl --batch-size 4 --steps 3 --no-eval --lora r=4 --export adapters
+for said in '"modules_to_save": \[' '"task_type": "SEQ_CLS"' '"base_model_name_or_path": "words"'; do
+    tr -s '\n' ' ' <adapters/adapter_config.json | grep -q "$said" || fail "adapter_config.json does not say $said"
+done
+for tensor in bert.encoder.layer.1.attention.self.value.lora_B.weight classifier.bias; do
+    grep -aq "base_model.model.$tensor" adapters/adapter_model.safetensors || fail "the adapters have no $tensor"
+done
+expect "another directory is not overwritten" 2 'something other than adapters' $trainer --load words --data words.jsonl --lora r=4 --export pairs
+
+# --- embeddings: of texts alone, whatever stands beside them
+expect "embeddings as an array" 0 '' $trainer --load pairs --data open.jsonl --predict open.npy
+[ "$(head -c 128 open.npy | tr -d '\0' | grep -ao "(2, 128)")" = '(2, 128)' ] || fail "the array is not of 2 x 128 numbers"
+expect "embeddings as columns" 0 '' $trainer --load pairs --data words.jsonl --predict texts.csv
+head -n 1 texts.csv | grep -q '^index,output0,.*,output127$' || fail "other columns: $(head -c 200 texts.csv)"
+expect "of saved weights" 0 '' $trainer --load pairs.weights --tokenizer vocab.txt --data words.jsonl --predict again.csv
+cmp -s texts.csv again.csv || fail "an export gives other embeddings than the saved weights"
+cp -r pairs unit && sed 's/^\]$/,{"idx": 2, "type": "sentence_transformers.models.Normalize", "path": "2_Normalize"}]/' pairs/modules.json >unit/modules.json
+expect "of length 1" 0 '' $trainer --load unit --data open.jsonl --predict unit.csv
+awk -F, 'NR == 2 { for (i = 2; i <= NF; i++) sum += $i * $i; exit !(sum > 0.99999 && sum < 1.00001) }' unit.csv || fail "they are not of length 1"
+expect "it stays so" 0 '' $trainer --load unit --data pairs.jsonl --batch-size 4 --steps 1 --no-eval --export unit2
+grep -q 'models.Normalize' unit2/modules.json || fail "an export forgets that lengths are 1"
+expect "what a directory holds" 0 'gives       embeddings: the mean of the tokens, of length 1' $trainer info unit
+expect "what a directory holds" 0 'gives       2 classes' $trainer info words
 expect "embeddings become a classifier" 0 '' $trainer --load pairs --data words.jsonl --steps 1 --no-eval --save w
 expect "a restart goes on" 0 '' $new --data words.jsonl --steps 6 --no-eval --checkpoint run --checkpoint-every 3 --save whole
 expect "a restart goes on" 0 '' $new --data words.jsonl --steps 6 --no-eval --resume-from run/step-00000003 --save again
@@ -45,9 +68,10 @@ cmp -s whole again || fail "a resumed run ends in other weights"
 
 # --- what is refused
 grep -v UNK vocab.txt >without.txt
+{ cat vocab.txt; printf 'x\nfilm\n'; } >twice.txt
 expect "a vocabulary without [UNK]" 3 'without.txt: the vocabulary of 15 tokens has no \[UNK\]' $new --tokenizer without.txt --data words.jsonl
 expect "no vocabulary" 2 'name a vocab.txt or tokenizer.json with --tokenizer' $trainer --model bert --data words.jsonl
-expect "adapters alone" 2 'merged with their base: give --export x,merge' $trainer --load pairs --lora r=2 --data pairs.jsonl --export x
+expect "a token twice" 3 'twice.txt:18: the token "film" is in line 9 already' $new --tokenizer twice.txt --data words.jsonl
 expect "adapters of other layers" 2 'of query, key and value' $trainer --load pairs --lora targets=all-linear --data pairs.jsonl
 printf '{"text": "a"}\n' >none.jsonl
 expect "no label" 3 'none.jsonl:1: no "label"' $new --data none.jsonl --no-eval

@@ -2,13 +2,15 @@
 """usage: bert_live.py TRAINER DIRECTORY
 
 Losses of 50 steps of a small encoder with random weights beside transformers (classes, numbers) and sentence-transformers (pairs
-with a negative): the largest difference is at most 1e-5. What is exported gives their losses too."""
+with a negative): the largest difference is at most 1e-5. What is exported gives their losses too, and --predict the vectors that
+encode() gives, as they are and normalised; exported adapters give with PEFT what the merged model gives."""
 import json
 import os
 import random
 import subprocess
 import sys
 
+import numpy
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.losses import MultipleNegativesRankingLoss
@@ -87,6 +89,47 @@ def theirs(kind, path, rows, steps):
     return losses
 
 
+def apart_from_encode(path):
+    """The largest difference of embeddings from encode(), as they are and with a module Normalize."""
+    texts = [sentence() for _ in range(40)]
+    with open(f"{path}/texts.jsonl", "w") as file:
+        file.writelines(json.dumps({"text": text}) + "\n" for text in texts)
+    apart = 0.0
+    for normalised in (False, True):
+        if normalised:
+            with open(f"{path}/out/modules.json") as file:
+                modules = json.load(file)
+            modules.append({"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"})
+            os.makedirs(f"{path}/out/2_Normalize")
+            with open(f"{path}/out/modules.json", "w") as file:
+                json.dump(modules, file)
+        subprocess.run([trainer, "--load", f"{path}/out", "--data", f"{path}/texts.jsonl", "--predict", f"{path}/texts.npy", "--quiet"],
+                       check=True)
+        expected = SentenceTransformer(f"{path}/out", device="cpu").encode(texts)
+        ours = numpy.load(f"{path}/texts.npy")
+        apart = max(apart, abs(ours - expected).max()) if ours.shape == expected.shape else numpy.inf
+    return apart
+
+
+def apart_from_peft(kind, path, rows):
+    """The largest difference of what PEFT computes with our adapters from the model that has them merged."""
+    from peft import PeftModel
+    outs = [f"{path}/adapters", f"{path}/merged"]
+    for out in (outs[0], outs[1] + ",merge"):
+        subprocess.run([trainer, "--load", path, "--data", f"{path}/data.jsonl", "--batch-size", str(BATCH), "--seq-len", str(LENGTH),
+                        "--steps", "5", "--lr", "1e-2", "--lora", "r=4,alpha=16,targets=query,key,value", "--no-shuffle", "--no-eval", "--quiet",
+                        "--threads", "1", "--export", out], check=True)
+    of = BertModel if kind == "pairs" else BertForSequenceClassification
+    tokens = BertTokenizerFast(f"{path}/vocab.txt", do_lower_case=True)
+    texts = tokens([row[TEXTS[kind][0]] for row in rows[:BATCH]], padding=True, truncation=True, max_length=LENGTH, return_tensors="pt")
+    models = [of.from_pretrained(path), PeftModel.from_pretrained(of.from_pretrained(path), outs[0]), of.from_pretrained(outs[1])]
+    with torch.inference_mode():
+        base, adapted, merged = (model.eval()(**texts)[0] * texts["attention_mask"].unsqueeze(-1) if kind == "pairs"
+                                 else model.eval()(**texts).logits for model in models)
+    assert (base - merged).abs().max() > 1e-3, "the adapters change nothing"
+    return (adapted - merged).abs().max().item()
+
+
 failed = 0
 for kind in TEXTS:
     path = f"{work}/{kind}"
@@ -103,4 +146,11 @@ for kind in TEXTS:
     print(f"{kind}: {len(ours)} losses, from {ours[0]:.4f} to {ours[-1]:.4f}, largest difference {apart:.1e}; "
           f"exported {again:.4f}")
     failed += len(ours) != STEPS or not apart <= 1e-5 or not again < ours[0]
+    apart = apart_from_peft(kind, path, rows)
+    print(f"{kind}: PEFT with the exported adapters, largest difference from the merged model {apart:.1e}")
+    failed += not apart <= 1e-5
+    if kind == "pairs":
+        apart = apart_from_encode(path)
+        print(f"embeddings: largest difference from encode() {apart:.1e}")
+        failed += not apart <= 1e-5
 sys.exit(failed > 0)

@@ -325,10 +325,12 @@ static enum ddp_status load(void)
     return ddp_peft_load(scratch_path("a"), values, 3);
 }
 
+static const struct ddp_peft_base of = {ddp_llama_linear_names, "CAUSAL_LM", "", false};
+
 static void save(const char *base)
 {
     fill();
-    ck_assert_int_eq(ddp_peft_save(scratch_path("a"), &small, base, values, 3), DDP_OK);
+    ck_assert_int_eq(ddp_peft_save(scratch_path("a"), &of, &small, base, values, 3), DDP_OK);
 }
 
 static void remove_all(void)

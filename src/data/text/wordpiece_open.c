@@ -13,6 +13,7 @@
 #include "core/write.h"
 #include "data/text/nfc.h"
 
+#include <inttypes.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -43,6 +44,19 @@ static enum ddp_status add_token(ddp_wordpiece *w, const char *text, size_t byte
     return ddp_vocabulary_add(&w->vocabulary, w->path, text, bytes, id);
 }
 
+/* Two lines of the same would give a token two ids. */
+static enum ddp_status check_new(const ddp_wordpiece *w, const char *token, int64_t line)
+{
+    const int32_t known = ddp_vocabulary_find(&w->vocabulary, token, strlen(token));
+    if (known < 0)
+        return DDP_OK;
+    return ddp_fail(DDP_ERR_FORMAT,
+                    "%s:%" PRId64
+                    ": the token \"%s\" is in line %d already: tokens are numbered by "
+                    "their lines, so take the vocabulary that the model came with",
+                    w->path, line, token, known + 1);
+}
+
 /* A token a line. Spaces at a line's end do not count, as in Python's version. */
 static enum ddp_status read_lines(ddp_wordpiece *w, const char *text, size_t bytes)
 {
@@ -55,8 +69,10 @@ static enum ddp_status read_lines(ddp_wordpiece *w, const char *text, size_t byt
         while (length > 0 && strchr(" \t\r", text[at + length - 1]))
             length--;
         char *token = strndup(text + at, length); /* with a 0 behind it, for messages */
-        status = token ? add_token(w, token, strlen(token), id)
+        status = token ? check_new(w, token, id + 1)
                        : ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", w->path);
+        if (status == DDP_OK)
+            status = add_token(w, token, strlen(token), id);
         free(token);
         at += line + 1;
     }

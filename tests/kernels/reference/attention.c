@@ -14,35 +14,36 @@ struct head {
     int64_t q_stride, k_stride, v_stride, y_stride;
     int64_t q, k, v, y, lse;
     const int32_t *documents;
-    int64_t seen; /* the first keys, which all queries see; 0: causal */
+    bool whole; /* all queries see all keys; else causal */
 };
 
 static struct head head_of(const struct ddp_attention_shape *s, int64_t index)
 {
     const int64_t b = index / s->heads, h = index % s->heads;
+    const int64_t row = s->bounds ? s->bounds[b] : b * s->length;
     const int64_t kv = h * s->kv_heads / s->heads;
     return (struct head){
-        .length = s->length,
+        .length = s->bounds ? s->bounds[b + 1] - s->bounds[b] : s->length,
         .size = s->head_size,
         .window = s->window,
         .q_stride = s->q_stride,
         .k_stride = s->k_stride,
         .v_stride = s->v_stride,
         .y_stride = s->heads * s->head_size,
-        .q = b * s->length * s->q_stride + h * s->head_size,
-        .k = b * s->length * s->k_stride + kv * s->head_size,
-        .v = b * s->length * s->v_stride + kv * s->head_size,
-        .y = (b * s->length * s->heads + h) * s->head_size,
+        .q = row * s->q_stride + h * s->head_size,
+        .k = row * s->k_stride + kv * s->head_size,
+        .v = row * s->v_stride + kv * s->head_size,
+        .y = (row * s->heads + h) * s->head_size,
         .lse = index * s->length,
         .documents = s->documents ? s->documents + b * s->length : NULL,
-        .seen = s->lengths ? s->lengths[b * s->length] : 0,
+        .whole = s->bounds != NULL,
     };
 }
 
 static bool sees(const struct head *head, int64_t i, int64_t j)
 {
-    if (head->seen > 0)
-        return j < head->seen;
+    if (head->whole)
+        return true;
     return j <= i && (head->window == 0 || j > i - head->window) &&
            (!head->documents || j >= head->documents[i]);
 }
@@ -102,7 +103,7 @@ enum ddp_status ddp_attention_forward_reference(const struct ddp_attention_forwa
         return DDP_ERR_MEMORY;
     for (int64_t i = 0; i < args->shape.batch * args->shape.heads; i++) {
         const struct head head = head_of(&args->shape, i);
-        for (int64_t t = 0; t < args->shape.length; t++)
+        for (int64_t t = 0; t < head.length; t++)
             reference_row(args, &head, t, p);
     }
     free(p);
@@ -151,7 +152,8 @@ enum ddp_status ddp_attention_backward_reference(const struct ddp_attention_back
     enum ddp_status status = ddp_attention_check_backward(args);
     if (status)
         return status;
-    const int64_t rows = s->batch * s->length, width = s->kv_heads * s->head_size;
+    const int64_t rows = s->bounds ? s->bounds[s->batch] : s->batch * s->length;
+    const int64_t width = s->kv_heads * s->head_size;
     if (!args->accumulate_dq)
         clear(args->dq, rows, s->heads * s->head_size, s->q_stride);
     if (!args->accumulate_dk)
@@ -160,7 +162,7 @@ enum ddp_status ddp_attention_backward_reference(const struct ddp_attention_back
         clear(args->dv, rows, width, s->v_stride);
     for (int64_t i = 0; i < s->batch * s->heads; i++) {
         const struct head head = head_of(s, i);
-        for (int64_t t = 0; t < s->length; t++)
+        for (int64_t t = 0; t < head.length; t++)
             reference_gradients(args, &head, t);
     }
     return DDP_OK;

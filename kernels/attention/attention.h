@@ -28,6 +28,7 @@ struct ddp_attention_shape {
                                  over zeros that measure time, is taken for 1. Without a window or
                                  documents. NULL: attention is causal */
     enum ddp_dtype dtype;     /* of q, k, v, y and their gradients: DDP_F32 or DDP_BF16 */
+    bool f16; /* of DDP_F32: operands of products may be rounded to float16, as CUDA's are */
 };
 
 struct ddp_attention_forward {
@@ -65,6 +66,7 @@ static inline struct ddp_attention_shape ddp_attention_packed(int64_t batch, int
     shape.documents = NULL;
     shape.lengths = NULL;
     shape.dtype = dtype;
+    shape.f16 = false;
     return shape;
 }
 

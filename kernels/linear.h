@@ -22,8 +22,8 @@
  * kernels without reads_bf16_weights unpack them into the scratch memory, panel by panel. */
 
 /* Weights that lie in blocks. On the CPU they are unpacked a strip at a time, while a product packs
- * its operands, to float32 or, in bf16 products, rounded to bf16; CUDA unpacks them into the scratch
- * memory: panel by panel for products of float32, else rounded and as a whole. `weight` and
+ * its operands, to float32 or, in bf16 products, rounded to bf16; CUDA unpacks them into the
+ * scratch memory: panel by panel for products of float32, else rounded and as a whole. `weight` and
  * `weight_bf16` are NULL then. */
 struct ddp_linear_blocks {
     const struct ddp_block *block; /* NULL: they do not */

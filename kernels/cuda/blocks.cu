@@ -89,16 +89,23 @@ static __device__ inline void unpack(const struct ddp_unpacking *u, const float 
                                       : nf4<W>(u->from, from, codes, u->type == DDP_NF4_BF16));
 }
 
+/* Thread I copies code I: not a loop, for which nvcc would put all parameters in local memory. */
+template <int I>
+static __device__ inline void fill_codes(float *codes, const struct ddp_unpacking &u)
+{
+    if ((int)threadIdx.x == I)
+        codes[I] = u.codes[I];
+    if constexpr (I < 15)
+        fill_codes<I + 1>(codes, u);
+}
+
 /* The codes are in shared memory, each in a bank of its own. What begins within a pack is unpacked
  * one by one. */
 template <typename T, int W>
 static __global__ void __launch_bounds__(DDP_BLOCK) unpack_blocks_kernel(struct ddp_unpacking u)
 {
     __shared__ float codes[16];
-#pragma unroll
-    for (int i = 0; i < 16; i++)
-        if ((int)threadIdx.x == i)
-            codes[i] = u.codes[i];
+    fill_codes<0>(codes, u);
     __syncthreads();
     const int64_t at = ddp_first_of_pack(W);
     if (u.first % W == 0 && at + W <= u.count)

@@ -99,7 +99,8 @@ static const struct ddp_op linear = {
 };
 
 /* Weights of bf16, or in blocks, may have to be unpacked for products of float32, and those in
- * blocks for others too; others are rounded for those of bf16, if they are frozen and there is no copy. */
+ * blocks for others too; others are rounded for those of bf16, if they are frozen and there is no
+ * copy. */
 size_t ddp_graph_linear_scratch(const ddp_graph *graph, const ddp_tensor *weight, int64_t rows,
                                 int64_t in, int64_t out)
 {

@@ -202,6 +202,7 @@ static const struct {
     {"rem.s32 %r3, %r2, %r1;\n", (uint32_t)-2},
     {"div.s64 %rd2, %rd1, 2;\ncvt.u32.u64 %r3, %rd2;\n", (uint32_t)-1},
     {"shr.s32 %r3, %r2, 40;\n", (uint32_t)-1},
+    {"mov.b16 %rs1, 0x8100;\nshr.s16 %rs1, %rs1, 8;\ncvt.s32.s16 %r3, %rs1;\n", (uint32_t)-127},
     {"shr.u32 %r3, %r2, 32;\n", 0},
     {"min.s32 %r3, %r1, %r2;\n", (uint32_t)-7},
     {"bfi.b32 %r3, %r1, 0, 4, 8;\n", 0x50},

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Products of matrices of bf16 or float16 by the tensor cores, a warp at a time, and what feeds them
- * from shared memory. bf16 needs compute capability 8.0, float16 7.5; kernels for older ones are
- * empty where they call these, and are not launched. The simulation has them with the same distribution over lanes, so that a
- * kernel's indices are tested without a GPU: lanes see each other's registers, and an asynchronous
- * copy happens when it is waited for. Exponentials and reciprocals, to about 2^-22. Float16.
+ * Products of matrices of bf16 or float16 by the tensor cores, a warp at a time, and what feeds
+ * them from shared memory. bf16 needs compute capability 8.0, float16 7.5; kernels for older ones
+ * are empty where they call these, and are not launched. The simulation has them with the same
+ * distribution over lanes, so that a kernel's indices are tested without a GPU: lanes see each
+ * other's registers, and an asynchronous copy happens when it is waited for. Exponentials and
+ * reciprocals, to about 2^-22. Float16.
  *
  * Lane l holds, with g = l / 4 and t = l % 4, two neighbouring elements in a word:
  *   a  16 x 16  words: (g, 2t) (g + 8, 2t) (g, 2t + 8) (g + 8, 2t + 8)

@@ -68,7 +68,8 @@ struct ddp_kernels {
     bool bf16_activations;
     /* Products are faster with a round number of columns: a model's classes are padded. */
     bool pads_classes;
-    /* Products of float32 read weights of bf16 as they are, without scratch memory. */
+    /* Products of float32 read weights of bf16 as they are, and all products those in blocks,
+     * without scratch memory. */
     bool reads_bf16_weights;
     DDP_KERNELS(DDP_KERNEL_MEMBER)
     /* a + b and the norm of its rows in one pass; NULL: none, add and layer_norm_forward do it */

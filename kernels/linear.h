@@ -21,13 +21,20 @@
  * With compute DDP_F32 and `weight` NULL the weights are those of weight_bf16, taken as float32;
  * kernels without reads_bf16_weights unpack them into the scratch memory, panel by panel. */
 
-/* Weights that lie in blocks, on the CPU: they are unpacked a strip at a time, while a product
- * packs its operands, to float32 or, in bf16 products, rounded to bf16. `weight` and `weight_bf16`
- * are NULL then. */
+/* Weights that lie in blocks. On the CPU they are unpacked a strip at a time, while a product packs
+ * its operands, to float32 or, in bf16 products, rounded to bf16; CUDA unpacks them into the
+ * scratch memory: panel by panel for products of float32, else rounded and as a whole. `weight` and
+ * `weight_bf16` are NULL then. */
 struct ddp_linear_blocks {
     const struct ddp_block *block; /* NULL: they do not */
     const void *values;            /* (O,C) */
+    enum ddp_dtype type;           /* of the block, which ddp_linear_gpus_read() on CUDA */
 };
+
+static inline bool ddp_linear_gpus_read(enum ddp_dtype type)
+{
+    return type == DDP_NF4 || type == DDP_NF4_BF16 || type == DDP_Q8_0 || type == DDP_Q4_0;
+}
 
 struct ddp_linear_forward {
     int64_t rows, in, out; /* B, C, O */

@@ -14,6 +14,7 @@
 #include "kernels/linear.h"
 #include "kernels/bf16.h"
 
+#include "kernels/cuda/blocks.h"
 #include "kernels/cuda/columns.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/kernels_cuda.h"
@@ -30,10 +31,16 @@ static enum ddp_status round_to(void *to, const float *from, int64_t count, enum
 
 /* The weight as a product of 16 bits takes it.
  *   made  scratch memory for it */
-static enum ddp_status round_weight(const float *weight, const uint16_t *weight_bf16, int64_t count,
+static enum ddp_status round_weight(const float *weight, const uint16_t *weight_bf16,
+                                    const struct ddp_linear_blocks *blocks, int64_t count,
                                     enum ddp_dtype compute, void *made, const void **rounded,
                                     void *stream)
 {
+    if (blocks->block) {
+        const struct ddp_cuda_blocks args = {blocks->type, blocks->values, 0, count, compute, made};
+        *rounded = made;
+        return ddp_cuda_unpack(&args, stream);
+    }
     const struct ddp_round_f16 narrow = {.count = count, .x_bf16 = weight_bf16, .y = made};
     *rounded = compute == DDP_BF16 && weight_bf16 ? weight_bf16 : made;
     if (compute == DDP_BF16 && weight_bf16)
@@ -42,7 +49,7 @@ static enum ddp_status round_weight(const float *weight, const uint16_t *weight_
                   : ddp_cuda_round_f16(&narrow, stream);
 }
 
-/* --- weights of bf16 in products of float32 --------------------------------------------------- */
+/* --- weights of bf16, or in blocks, in products of float32 ------------------------------------ */
 
 /* Outputs [begin, end), whose weights are unpacked. */
 struct panel {
@@ -51,17 +58,24 @@ struct panel {
 };
 
 /* The next panel: rows of the weight, which lie one behind the other. */
-static enum ddp_status next_panel(struct panel *panel, const uint16_t *weight, float *scratch,
+static enum ddp_status next_panel(struct panel *panel, const uint16_t *weight,
+                                  const struct ddp_linear_blocks *blocks, float *scratch,
                                   int64_t in, int64_t out, struct ddp_cuda *cuda)
 {
     const int64_t most = ddp_linear_panel_count(in, out) / in;
     if (!scratch)
-        return ddp_fail(DDP_ERR_INVALID, "linear: weights of bf16 without scratch memory");
+        return ddp_fail(DDP_ERR_INVALID, "linear: packed weights without scratch memory");
     panel->begin = panel->end;
     panel->end = out - panel->begin < most ? out : panel->begin + most;
     panel->weight = scratch;
+    const int64_t count = (panel->end - panel->begin) * in;
+    if (blocks->block) {
+        const struct ddp_cuda_blocks args = {blocks->type, blocks->values, panel->begin * in,
+                                             count,        DDP_F32,        scratch};
+        return ddp_cuda_unpack(&args, cuda);
+    }
     const struct ddp_from_bf16 args = {
-        .count = (panel->end - panel->begin) * in, .x = weight + panel->begin * in, .y = scratch};
+        .count = count, .x = weight + panel->begin * in, .y = scratch};
     return ddp_cuda_from_bf16(&args, cuda);
 }
 
@@ -72,7 +86,8 @@ static enum ddp_status forward_panels(const struct ddp_linear_forward *args,
     struct panel panel = {0};
     enum ddp_status status = DDP_OK;
     while (status == DDP_OK && panel.end < args->out) {
-        status = next_panel(&panel, args->weight_bf16, args->scratch, args->in, args->out, cuda);
+        status = next_panel(&panel, args->weight_bf16, &args->weight_blocks, args->scratch,
+                            args->in, args->out, cuda);
         product.n = panel.end - panel.begin;
         product.b = panel.weight;
         product.c = (float *)args->y + panel.begin;
@@ -91,7 +106,8 @@ static enum ddp_status backward_panels(const struct ddp_linear_backward *args,
     struct panel panel = {0};
     enum ddp_status status = DDP_OK;
     while (status == DDP_OK && panel.end < args->out) {
-        status = next_panel(&panel, args->weight_bf16, args->scratch, args->in, args->out, cuda);
+        status = next_panel(&panel, args->weight_bf16, &args->weight_blocks, args->scratch,
+                            args->in, args->out, cuda);
         dx.k = panel.end - panel.begin;
         dx.a = (const float *)args->dy + panel.begin;
         dx.b = panel.weight;
@@ -117,8 +133,9 @@ static enum ddp_status round_forward(const struct ddp_linear_forward *args,
         product->a = rounded.x;
         status = round_to(rounded.x, args->x, args->rows * args->in, args->compute, cuda);
     }
-    return status == DDP_OK ? round_weight(args->weight, args->weight_bf16, args->out * args->in,
-                                           args->compute, rounded.weight, &product->b, cuda)
+    return status == DDP_OK ? round_weight(args->weight, args->weight_bf16, &args->weight_blocks,
+                                           args->out * args->in, args->compute, rounded.weight,
+                                           &product->b, cuda)
                             : status;
 }
 
@@ -263,7 +280,7 @@ enum ddp_status ddp_cuda_linear_backward(const struct ddp_linear_backward *args,
             status = round_to(rounded.x, args->x, args->rows * args->in, args->compute, cuda);
     }
     if (narrow && products && args->dx && status == DDP_OK)
-        status = round_weight(args->weight, args->weight_bf16, args->out * args->in, args->compute,
-                              rounded.weight, &weight, cuda);
+        status = round_weight(args->weight, args->weight_bf16, &args->weight_blocks,
+                              args->out * args->in, args->compute, rounded.weight, &weight, cuda);
     return status == DDP_OK ? backward_products(args, dz, x, weight, cuda) : status;
 }

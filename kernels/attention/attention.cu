@@ -16,8 +16,8 @@
  * float4 along D, eight rows by four columns to a thread: at 64 features 32 multiply-adds for 2.5
  * loads, which keeps the multipliers about two thirds busy. All tiles fit 48 KiB and 212 registers,
  * two to four blocks to a multiprocessor, which hides the loads. The tensor cores do it many
- * times as fast in bf16 (mma.cu); forward() and backward() choose. These kernels are for float32,
- * devices below compute capability 8.0, and what mma.cu leaves out. Heads of 128 and 256 are done
+ * times as fast in bf16 or float16 (mma.cu); forward() and backward() choose. These kernels are for
+ * float32, older devices, and what mma.cu leaves out. Heads of 128 and 256 are done
  * right, not fast. */
 #include "core/log.h"
 #include "kernels/attention/attention.h"
@@ -505,7 +505,7 @@ static void forward(const struct ddp_heads *g, const struct ddp_attention_forwar
                     struct ddp_cuda *cuda)
 {
     const void *const arrays[] = {args->q, args->k, args->v, args->y};
-    if (is_aligned(g, arrays, 4) && ddp_cuda_attention_has_mma(cuda, g, args->shape.dtype))
+    if (is_aligned(g, arrays, 4) && ddp_cuda_attention_has_mma(cuda, &args->shape))
         ddp_cuda_attention_mma_forward(*g, args, cuda);
     else if (g->size <= 32)
         forward_launch<32>(*g, args, cuda);
@@ -518,19 +518,19 @@ static void forward(const struct ddp_heads *g, const struct ddp_attention_forwar
 }
 
 static void backward(const struct ddp_heads *g, const struct ddp_attention_gradient *b,
-                     enum ddp_dtype dtype, struct ddp_cuda *cuda)
+                     const struct ddp_attention_shape *s, struct ddp_cuda *cuda)
 {
     const void *const arrays[] = {b->q, b->k, b->v, b->dy, b->dq, b->dk, b->dv};
-    if (is_aligned(g, arrays, 7) && ddp_cuda_attention_has_mma(cuda, g, dtype))
-        ddp_cuda_attention_mma_backward(*g, b, cuda);
+    if (is_aligned(g, arrays, 7) && ddp_cuda_attention_has_mma(cuda, s))
+        ddp_cuda_attention_mma_backward(*g, b, s->dtype, cuda);
     else if (g->size <= 32)
-        backward_launch<32>(g, b, dtype, cuda);
+        backward_launch<32>(g, b, s->dtype, cuda);
     else if (g->size <= 64)
-        backward_launch<64>(g, b, dtype, cuda);
+        backward_launch<64>(g, b, s->dtype, cuda);
     else if (g->size <= 128)
-        backward_launch<128>(g, b, dtype, cuda);
+        backward_launch<128>(g, b, s->dtype, cuda);
     else
-        backward_launch<256>(g, b, dtype, cuda);
+        backward_launch<256>(g, b, s->dtype, cuda);
 }
 
 extern "C" enum ddp_status ddp_cuda_attention_forward(const struct ddp_attention_forward *args,
@@ -583,7 +583,7 @@ extern "C" enum ddp_status ddp_cuda_attention_backward(const struct ddp_attentio
     for (; g.first < all && status == DDP_OK; g.first += fit * g.group) {
         g.count = all - g.first < fit * g.group ? all - g.first : fit * g.group;
         ddp_cuda_attention_means(&g, args, mean, cuda);
-        backward(&g, &b, s->dtype, cuda);
+        backward(&g, &b, s, cuda);
         status = ddp_cuda_launched(cuda, "attention backward");
     }
     return status;

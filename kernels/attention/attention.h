@@ -27,6 +27,7 @@ struct ddp_attention_shape {
                                  the last one ends: q, k, v, y are (N,H,D). Without a window or
                                  documents, H = K. NULL: attention is causal */
     enum ddp_dtype dtype;     /* of q, k, v, y and their gradients: DDP_F32 or DDP_BF16 */
+    bool f16; /* of DDP_F32: operands of products may be rounded to float16, as CUDA's are */
 };
 
 struct ddp_attention_forward {
@@ -64,6 +65,7 @@ static inline struct ddp_attention_shape ddp_attention_packed(int64_t batch, int
     shape.documents = NULL;
     shape.bounds = NULL;
     shape.dtype = dtype;
+    shape.f16 = false;
     return shape;
 }
 

@@ -51,7 +51,7 @@ template <int N>
 static __global__ void __launch_bounds__(THREADS)
     decode_kernel(struct ddp_attention_cached args, int64_t first)
 {
-    __shared__ struct decoded<N> parts[WARPS][DDP_WARP];
+    __shared__ float parts[WARPS][N + 2][DDP_WARP]; /* lanes side by side, as the banks are */
     const int lane = (int)threadIdx.x % DDP_WARP, warp = (int)threadIdx.x / DDP_WARP;
     const int64_t d = args.shape.head_size, heads = args.shape.heads, kv = args.shape.kv_heads;
     const int64_t b = blockIdx.x / heads, h = blockIdx.x % heads;
@@ -81,12 +81,23 @@ static __global__ void __launch_bounds__(THREADS)
         one.sum = one.max - one.max + 1; /* NaN, also where a maximum does not show it */
         take_in<N>(&part, &one);
     }
-    parts[warp][lane] = part;
+    parts[warp][N][lane] = part.max;
+    parts[warp][N + 1][lane] = part.sum;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        parts[warp][i][lane] = part.y[i];
     __syncthreads();
     if (warp > 0)
         return;
-    for (int other = 1; other < WARPS && first + other <= args.past; other++)
-        take_in<N>(&part, &parts[other][lane]);
+    for (int other = 1; other < WARPS && first + other <= args.past; other++) {
+        struct decoded<N> next;
+        next.max = parts[other][N][lane];
+        next.sum = parts[other][N + 1][lane];
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            next.y[i] = parts[other][i][lane];
+        take_in<N>(&part, &next);
+    }
 #pragma unroll
     for (int i = 0; i < N; i++)
         if (lane + i * DDP_WARP < d)

@@ -39,16 +39,14 @@ struct ddp_attention_gradient {
 void ddp_cuda_attention_means(const struct ddp_heads *g, const struct ddp_attention_backward *args,
                               float *mean, struct ddp_cuda *cuda);
 
-/* Tensor cores: bf16 on devices of compute capability 8.0 and newer, heads of up to 128 features,
- * a multiple of eight, rows aligned to 16 bytes (which the caller looks at).
- * Probabilities and their gradients are operands
- * of products too, and rounded. */
-bool ddp_cuda_attention_has_mma(struct ddp_cuda *cuda, const struct ddp_heads *g,
-                                enum ddp_dtype dtype);
+/* Tensor cores: bf16 on devices of compute capability 8.0 and newer, float16 of float32 from 7.5
+ * on, heads of up to 128 features, a multiple of eight, rows aligned to 16 bytes (which the caller
+ * looks at). Probabilities and their gradients are operands of products too, and rounded. */
+bool ddp_cuda_attention_has_mma(struct ddp_cuda *cuda, const struct ddp_attention_shape *s);
 void ddp_cuda_attention_mma_forward(struct ddp_heads g, const struct ddp_attention_forward *args,
                                     struct ddp_cuda *cuda);
 void ddp_cuda_attention_mma_backward(struct ddp_heads g, const struct ddp_attention_gradient *b,
-                                     struct ddp_cuda *cuda);
+                                     enum ddp_dtype dtype, struct ddp_cuda *cuda);
 
 /* --- for .cu files --- */
 #if defined(__CUDACC__) || (defined(DDP_CUDASIM) && defined(__cplusplus))

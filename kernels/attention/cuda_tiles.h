@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What mma.cu multiplies: tiles of rows of one head in shared memory, as operands of ptx.h, and
- * results in the registers of a warp. */
+ * results in the registers of a warp. T is the type in memory: uint16_t, which is bf16 everywhere,
+ * or float, whose operands are float16. */
 #ifndef DDP_KERNELS_ATTENTION_CUDA_TILES_H
 #define DDP_KERNELS_ATTENTION_CUDA_TILES_H
 
@@ -10,6 +11,13 @@
 
 #define WARPS   4
 #define THREADS (WARPS * DDP_WARP)
+
+template <typename T> struct mma_operand {
+    typedef uint16_t type;
+};
+template <> struct mma_operand<float> {
+    typedef ddp_half type;
+};
 
 /* How heads of up to D features are cut. The memory that a warp's own rows come through is then
  * free for those that pass by. */
@@ -66,21 +74,24 @@ template <int D> static __device__ inline ddp_shared right_of(const uint16_t *ti
 }
 
 /* ROWS rows from `row` on become a tile, with zeros for what is not there. */
-template <int D, int ROWS>
+template <int D, int ROWS, typename T>
 static __device__ inline void copy_tile(const struct ddp_heads *g, struct ddp_copies *copies,
-                                        uint16_t *tile, const uint16_t *from, int64_t row_stride,
-                                        int row)
+                                        uint16_t *tile, const T *from, int64_t row_stride, int row)
 {
-    constexpr int rows = THREADS / (D / 8); /* at once */
+    constexpr int width = ddp_width<T>, rows = THREADS / (D / width); /* at once */
     const unsigned thread = ddp_again(threadIdx.x);
-    const int own = (int)(thread / (D / 8)), chunk = (int)(thread % (D / 8));
-    const int left = 8 * chunk < g->size ? (int)g->length - row - own : 0;
+    const int own = (int)(thread / (D / width)), first = (int)(thread % (D / width)) * width;
+    const int left = first < g->size ? (int)g->length - row - own : 0;
     const unsigned stride = (unsigned)row_stride; /* products of it have 64 bits at once */
-    const uint16_t *mine = from + (uint64_t)(unsigned)(row + own) * stride + 8 * chunk;
-    uint16_t *to = tile + place<D>(own, chunk);
+    const T *mine = from + (uint64_t)(unsigned)(row + own) * stride + first;
+    uint16_t *to = tile + place<D>(own, first / 8) + first % 8;
 #pragma unroll
-    for (int i = 0; i < ROWS; i += rows)
-        ddp_copy(copies, to + i * D, mine + i * stride, i < left);
+    for (int i = 0; i < ROWS; i += rows) {
+        uint16_t *place_of = to + i * D;
+        if constexpr (rows % 8 != 0)
+            place_of = tile + place<D>(own + i, first / 8) + first % 8;
+        ddp_copy(copies, place_of, mine + i * stride, i < left);
+    }
 }
 
 /* The rows of a warp from a tile, as operands. */
@@ -97,43 +108,45 @@ static __device__ inline void load_own(unsigned (&a)[D / 16][M][4], const uint16
 
 /* sums (16 M, 8 N) += a (16 M rows) times 8 N rows of a tile, over 16 features from 16 s on.
  * `right`: right_of() the tile. */
-template <int D, int M, int N>
+template <int D, typename T, int M, int N>
 static __device__ inline void times_rows(float (&sums)[M][N][4], const unsigned (&a)[M][4],
                                          ddp_shared right, int s)
 {
+    typedef typename mma_operand<T>::type E;
 #pragma unroll
     for (int n = 0; n < N; n += 2) {
         unsigned b[4];
         ddp_mma_load(b, (right ^ 32 * s) + 16 * n * D);
 #pragma unroll
         for (int m = 0; m < M; m++) {
-            ddp_mma(sums[m][n], a[m], b[0], b[1]);
-            ddp_mma(sums[m][n + 1], a[m], b[2], b[3]);
+            ddp_mma<E>(sums[m][n], a[m], b[0], b[1]);
+            ddp_mma<E>(sums[m][n + 1], a[m], b[2], b[3]);
         }
     }
 }
 
 /* sums (16 M, D) += columns 16 s .. of left, rounded, times 16 rows, from 16 s on, of a tile.
  * `rows`: left_of() the tile. */
-template <int D, int M, int N>
+template <int D, typename T, int M, int N>
 static __device__ inline void times_columns(float (&sums)[M][D / 8][4],
                                             const float (&left)[M][N][4], ddp_shared rows, int s)
 {
+    typedef typename mma_operand<T>::type E;
     unsigned a[M][4];
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
         for (int i = 0; i < 4; i++) /* the registers of a result are those of an operand */
-            a[m][i] = ddp_cuda_bf16_pair(left[m][2 * s + i / 2][i % 2 * 2],
-                                         left[m][2 * s + i / 2][i % 2 * 2 + 1]);
+            a[m][i] = ddp_mma_pair<E>(left[m][2 * s + i / 2][i % 2 * 2],
+                                      left[m][2 * s + i / 2][i % 2 * 2 + 1]);
 #pragma unroll
     for (int n = 0; n < D / 8; n += 2) {
         unsigned b[4];
         ddp_mma_load_transposed(b, (rows ^ 16 * n) + 32 * s * D);
 #pragma unroll
         for (int m = 0; m < M; m++) {
-            ddp_mma(sums[m][n], a[m], b[0], b[1]);
-            ddp_mma(sums[m][n + 1], a[m], b[2], b[3]);
+            ddp_mma<E>(sums[m][n], a[m], b[0], b[1]);
+            ddp_mma<E>(sums[m][n + 1], a[m], b[2], b[3]);
         }
     }
 }
@@ -145,10 +158,10 @@ template <int M, int N> static __device__ inline void clear(float (&sums)[M][N][
 
 /* Two rows of a lane's results, eight apart, times their factors. Eight columns of a row are
  * written by four neighbouring lanes at once. */
-template <int D>
-static __device__ inline void store_tile(const struct ddp_heads *g, uint16_t *to, int64_t stride,
-                                         int row, const float (&sums)[D / 8][4], float low,
-                                         float high, bool add)
+template <int D, typename T>
+static __device__ inline void store_tile(const struct ddp_heads *g, T *to, int64_t stride, int row,
+                                         const float (&sums)[D / 8][4], float low, float high,
+                                         bool add)
 {
     const int lane = lane_of();
 #pragma unroll
@@ -157,7 +170,7 @@ static __device__ inline void store_tile(const struct ddp_heads *g, uint16_t *to
         if (at >= g->length)
             continue;
         const float factor = i ? high : low;
-        uint16_t *pair = to + at * stride + lane % 4 * 2;
+        T *pair = to + at * stride + lane % 4 * 2;
 #pragma unroll
         for (int n = 0; n < D / 8; n++) {
             if (8 * n >= g->size)

@@ -18,7 +18,11 @@
  * an operand in four cycles. Backward makes the scores twice, in a kernel for dk and dv and one for
  * dq: seven products instead of five, since a dq that all key blocks add to needs either atomics,
  * whose order changes bits, or its float32 sums in memory for each of them, whose traffic costs
- * more than the two products. */
+ * more than the two products.
+ *
+ * T is the type in memory. Rows of float32 become operands of float16 on their way to shared
+ * memory, which only loads can do: a block waits for those of the next tile before it multiplies,
+ * where rows of bf16 are copied aside. For Turing, which knows neither bf16 nor such copies. */
 #include "kernels/attention/cuda_tiles.h"
 
 #include "kernels/cuda/gemm.h"
@@ -71,10 +75,10 @@ static __device__ inline void take_in(struct softmax *softmax, float (&y)[D / 8]
     }
 }
 
-template <int D>
+template <int D, typename T>
 static __device__ inline void finish_queries(const struct ddp_heads *g, const struct ddp_head *head,
                                              struct softmax *softmax, const float (&sums)[D / 8][4],
-                                             int query, uint16_t *y, float *lse)
+                                             int query, T *y, float *lse)
 {
     const int lane = lane_of();
 #pragma unroll
@@ -90,8 +94,8 @@ static __device__ inline void finish_queries(const struct ddp_heads *g, const st
 
 /* Arrays of forward. */
 struct ddp_attention_tiles {
-    const uint16_t *q, *k, *v;
-    uint16_t *y;
+    const void *q, *k, *v;
+    void *y;
     float *lse;
 };
 
@@ -135,7 +139,7 @@ static __device__ inline void for_before(const struct ddp_heads *g, int64_t row,
         }
 }
 
-template <int D>
+template <int D, typename T>
 static __global__ void __launch_bounds__(THREADS, 2)
     mma_forward_kernel(struct ddp_heads g, struct ddp_attention_tiles a)
 {
@@ -153,7 +157,8 @@ static __global__ void __launch_bounds__(THREADS, 2)
     const int begin = g.bounded ? ddp_first_seen(&g, head.row, first) / step * step : 0;
     if (threadIdx.x < WARPS)
         note_bounds(&bounds, &g, head.row, first, 16 * tiles);
-    const uint16_t *q = a.q + head.q, *k = a.k + head.k, *v = a.v + head.v;
+    const T *q = (const T *)a.q + head.q, *k = (const T *)a.k + head.k;
+    const T *v = (const T *)a.v + head.v;
     struct ddp_copies copies = {};
     struct softmax softmax[tiles];
     unsigned own[D / 16][tiles][4];
@@ -184,7 +189,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
         clear(scores);
 #pragma unroll
         for (int s = 0; s < D / 16; s++)
-            times_rows<D>(scores, own[s], right_of<D>(keys), s);
+            times_rows<D, T>(scores, own[s], right_of<D>(keys), s);
         /* keys of the lane, from its first on, that its first query sees */
         const int seen = query + lane / 4 - key - lane % 4 * 2;
         if (key + step > query + 1)
@@ -200,27 +205,27 @@ static __global__ void __launch_bounds__(THREADS, 2)
             take_in<D>(&softmax[m], sums[m], scores[m], g.log2_scale);
 #pragma unroll
         for (int s = 0; s < step / 16; s++)
-            times_columns<D>(sums, scores, left_of<D>(values), s);
+            times_columns<D, T>(sums, scores, left_of<D>(values), s);
     }
     const struct ddp_head to =
         ddp_head_of(&g, g.first + ddp_again(blockIdx.x) / (unsigned)g.blocks);
 #pragma unroll
     for (int m = 0; m < tiles; m++)
-        finish_queries<D>(&g, &to, &softmax[m], sums[m], query + 16 * m, a.y, a.lse);
+        finish_queries<D>(&g, &to, &softmax[m], sums[m], query + 16 * m, (T *)a.y, a.lse);
 }
 
 /* --- backward ------------------------------------------------------------------------------- */
 
 /* p and dp += what a warp owns times rows of two tiles. */
-template <int D, int M, int N>
+template <int D, typename T, int M, int N>
 static __device__ inline void add_products(float (&p)[M][N][4], const unsigned (&own)[D / 16][M][4],
                                            ddp_shared right, float (&dp)[M][N][4],
                                            const unsigned (&down)[D / 16][M][4], ddp_shared dright)
 {
 #pragma unroll
     for (int s = 0; s < D / 16; s++) {
-        times_rows<D>(p, own[s], right, s);
-        times_rows<D>(dp, down[s], dright, s);
+        times_rows<D, T>(p, own[s], right, s);
+        times_rows<D, T>(dp, down[s], dright, s);
     }
 }
 
@@ -292,7 +297,7 @@ column_of(const struct ddp_heads *g, const struct ddp_attention_gradient *b, int
                          : -b->mean[head * g->length + at];
 }
 
-template <int D>
+template <int D, typename T>
 static __global__ void __launch_bounds__(THREADS, 2)
     mma_keys_kernel(struct ddp_heads g, struct ddp_attention_gradient b)
 {
@@ -312,9 +317,8 @@ static __global__ void __launch_bounds__(THREADS, 2)
     struct ddp_copies copies = {};
     unsigned keys[D / 16][tiles][4], values[D / 16][tiles][4];
     float dk[tiles][D / 8][4], dv[tiles][D / 8][4];
-    copy_tile<D, rows>(&g, &copies, memory, (const uint16_t *)b.k + to.k, g.k_stride, first);
-    copy_tile<D, rows>(&g, &copies, memory + rows * D, (const uint16_t *)b.v + to.v, g.v_stride,
-                       first);
+    copy_tile<D, rows>(&g, &copies, memory, (const T *)b.k + to.k, g.k_stride, first);
+    copy_tile<D, rows>(&g, &copies, memory + rows * D, (const T *)b.v + to.v, g.v_stride, first);
     ddp_copies_wait(&copies);
     __syncthreads();
     load_own<D>(keys, memory);
@@ -324,7 +328,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
 #pragma unroll 1
     for (int h = 0; h < (int)g.group; h++) {
         const struct ddp_head head = ddp_head_of(&g, g.first + local + h);
-        const uint16_t *q = (const uint16_t *)b.q + head.q, *dy = (const uint16_t *)b.dy + head.y;
+        const T *q = (const T *)b.q + head.q, *dy = (const T *)b.dy + head.y;
         __syncthreads(); /* nobody reads what is there */
         copy_tile<D, step>(&g, &copies, memory, q, g.q_stride, first);
         copy_tile<D, step>(&g, &copies, memory + step * D, dy, head.y_stride, first);
@@ -348,8 +352,8 @@ static __global__ void __launch_bounds__(THREADS, 2)
                 clear(p);
                 for_results<tiles, PART / 8>(
                     [&](int m, int n, int i) { dp[m][n][i] = mean[8 * n + i % 2]; });
-                add_products<D>(p, keys, right_of<D>(queries + at * D), dp, values,
-                                right_of<D>(dys + at * D));
+                add_products<D, T>(p, keys, right_of<D>(queries + at * D), dp, values,
+                                   right_of<D>(dys + at * D));
                 if (query + at < key + 16 * tiles - 1 || query + at + PART > length)
                     hide_later(&g, query + at, key, p, dp);
                 if (g.bounded)
@@ -357,8 +361,8 @@ static __global__ void __launch_bounds__(THREADS, 2)
                 for_results<tiles, PART / 8>([&](int m, int n, int i) {
                     gradient_of(&p[m][n][i], &dp[m][n][i], g.log2_scale, lse[8 * n + i % 2]);
                 });
-                times_columns<D>(dv, p, left_of<D>(dys + at * D), 0);
-                times_columns<D>(dk, dp, left_of<D>(queries + at * D), 0);
+                times_columns<D, T>(dv, p, left_of<D>(dys + at * D), 0);
+                times_columns<D, T>(dk, dp, left_of<D>(queries + at * D), 0);
             }
             columns[buffer ^ 1][ddp_again(threadIdx.x)] = later;
         }
@@ -366,15 +370,14 @@ static __global__ void __launch_bounds__(THREADS, 2)
 #pragma unroll
     for (int m = 0; m < tiles; m++) {
         if (b.dk)
-            store_tile<D>(&g, (uint16_t *)b.dk + to.k, g.k_stride, key + 16 * m, dk[m], g.scale,
-                          g.scale, b.add_k);
+            store_tile<D>(&g, (T *)b.dk + to.k, g.k_stride, key + 16 * m, dk[m], g.scale, g.scale,
+                          b.add_k);
         if (b.dv)
-            store_tile<D>(&g, (uint16_t *)b.dv + to.v, g.v_stride, key + 16 * m, dv[m], 1, 1,
-                          b.add_v);
+            store_tile<D>(&g, (T *)b.dv + to.v, g.v_stride, key + 16 * m, dv[m], 1, 1, b.add_v);
     }
 }
 
-template <int D>
+template <int D, typename T>
 static __global__ void __launch_bounds__(THREADS, 2)
     mma_queries_kernel(struct ddp_heads g, struct ddp_attention_gradient b)
 {
@@ -392,8 +395,8 @@ static __global__ void __launch_bounds__(THREADS, 2)
     const int begin = g.bounded ? ddp_first_seen(&g, head.row, first) / step * step : 0;
     if (threadIdx.x < WARPS)
         note_bounds(&bounds, &g, head.row, first, 16 * tiles);
-    const uint16_t *q = (const uint16_t *)b.q + head.q, *dy = (const uint16_t *)b.dy + head.y;
-    const uint16_t *k = (const uint16_t *)b.k + head.k, *v = (const uint16_t *)b.v + head.v;
+    const T *q = (const T *)b.q + head.q, *dy = (const T *)b.dy + head.y;
+    const T *k = (const T *)b.k + head.k, *v = (const T *)b.v + head.v;
     struct ddp_copies copies = {};
     unsigned queries[D / 16][tiles][4], dys[D / 16][tiles][4];
     float dq[tiles][D / 8][4], lse[tiles][2], mean[tiles][2];
@@ -430,8 +433,8 @@ static __global__ void __launch_bounds__(THREADS, 2)
             clear(p);
             for_results<tiles, PART / 8>(
                 [&](int m, int n, int i) { dp[m][n][i] = mean[m][i / 2]; });
-            add_products<D>(p, queries, right_of<D>(keys + at * D), dp, dys,
-                            right_of<D>(values + at * D));
+            add_products<D, T>(p, queries, right_of<D>(keys + at * D), dp, dys,
+                               right_of<D>(values + at * D));
             const int seen = query + lane / 4 - key - at - lane % 4 * 2;
             if (key + at + PART > query + 1)
                 for_results<tiles, PART / 8>([&](int m, int n, int i) {
@@ -445,50 +448,54 @@ static __global__ void __launch_bounds__(THREADS, 2)
             for_results<tiles, PART / 8>([&](int m, int n, int i) {
                 gradient_of(&p[m][n][i], &dp[m][n][i], g.log2_scale, lse[m][i / 2]);
             });
-            times_columns<D>(dq, dp, left_of<D>(keys + at * D), 0);
+            times_columns<D, T>(dq, dp, left_of<D>(keys + at * D), 0);
         }
     }
 #pragma unroll
     for (int m = 0; m < tiles; m++)
-        store_tile<D>(&g, (uint16_t *)b.dq + head.q, g.q_stride, query + 16 * m, dq[m], g.scale,
-                      g.scale, b.add_q);
+        store_tile<D>(&g, (T *)b.dq + head.q, g.q_stride, query + 16 * m, dq[m], g.scale, g.scale,
+                      b.add_q);
 }
 
 /* --- entries -------------------------------------------------------------------------------- */
 
-template <int D>
+template <int D, typename T>
 static void forward(struct ddp_heads g, const struct ddp_attention_forward *args,
                     struct ddp_cuda *cuda)
 {
     g.blocks = (g.length + mma_cut<D>::rows - 1) / mma_cut<D>::rows;
-    const struct ddp_attention_tiles a = {(const uint16_t *)args->q, (const uint16_t *)args->k,
-                                          (const uint16_t *)args->v, (uint16_t *)args->y,
-                                          args->lse};
-    DDP_LAUNCH(mma_forward_kernel<D>, (unsigned)(g.count * g.blocks), THREADS, 0, cuda->stream, g,
-               a);
+    const struct ddp_attention_tiles a = {args->q, args->k, args->v, args->y, args->lse};
+    DDP_LAUNCH((mma_forward_kernel<D, T>), (unsigned)(g.count * g.blocks), THREADS, 0, cuda->stream,
+               g, a);
 }
 
-template <int D>
+template <int D, typename T>
 static void backward(struct ddp_heads g, const struct ddp_attention_gradient *b,
                      struct ddp_cuda *cuda)
 {
     g.blocks = (g.length + mma_cut<D>::rows - 1) / mma_cut<D>::rows;
     const unsigned blocks = (unsigned)(g.count * g.blocks);
     if (b->dq) /* first, as in attention.cu */
-        DDP_LAUNCH(mma_queries_kernel<D>, blocks, THREADS, 0, cuda->stream, g, *b);
+        DDP_LAUNCH((mma_queries_kernel<D, T>), blocks, THREADS, 0, cuda->stream, g, *b);
     if (b->dk || b->dv)
-        DDP_LAUNCH(mma_keys_kernel<D>, blocks / (unsigned)g.group, THREADS, 0, cuda->stream, g, *b);
+        DDP_LAUNCH((mma_keys_kernel<D, T>), blocks / (unsigned)g.group, THREADS, 0, cuda->stream, g,
+                   *b);
 }
 
-/* Compiled for the device, or for an older one, as PTX that the driver then made code of? */
-static bool was_compiled_for_mma(const struct ddp_cuda *cuda, const void *kernel)
+/* The capability that a kernel's code was compiled for: for the device, or for an older one, as PTX
+ * that the driver then made code of. */
+static int capability_of(const void *kernel)
 {
     struct cudaFuncAttributes attributes = {};
     const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
-    if (error == cudaSuccess && attributes.ptxVersion >= DDP_MMA_CAPABILITY &&
-        attributes.binaryVersion >= DDP_MMA_CAPABILITY)
-        return true;
     (void)cudaGetLastError();
+    return error != cudaSuccess                               ? 1
+           : attributes.ptxVersion < attributes.binaryVersion ? attributes.ptxVersion
+                                                              : attributes.binaryVersion;
+}
+
+static void tell(const struct ddp_cuda *cuda)
+{
     static bool told;
     if (!__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
         ddp_log(DDP_LOG_WARNING,
@@ -496,51 +503,71 @@ static bool was_compiled_for_mma(const struct ddp_cuda *cuda, const void *kernel
                 "compute capability %d.%d: configure with "
                 "NVCC_GENCODE=-gencode=arch=compute_%d,code=sm_%d and build again",
                 cuda->capability / 10, cuda->capability % 10, cuda->capability, cuda->capability);
-    return false;
 }
 
-bool ddp_cuda_has_mma_code(struct ddp_cuda *cuda)
+bool ddp_cuda_has_mma_code(struct ddp_cuda *cuda, enum ddp_dtype type)
 {
-    static const void *const kernels[] = {
-        (const void *)mma_forward_kernel<32>,  (const void *)mma_keys_kernel<32>,
-        (const void *)mma_queries_kernel<32>,  (const void *)mma_forward_kernel<64>,
-        (const void *)mma_keys_kernel<64>,     (const void *)mma_queries_kernel<64>,
-        (const void *)mma_forward_kernel<128>, (const void *)mma_keys_kernel<128>,
-        (const void *)mma_queries_kernel<128>};
+    /* one of each pass: all are of this file */
+    static const void *const kernels[] = {(const void *)mma_forward_kernel<64, float>,
+                                          (const void *)mma_keys_kernel<64, float>,
+                                          (const void *)mma_queries_kernel<64, float>,
+                                          (const void *)mma_forward_kernel<64, uint16_t>,
+                                          (const void *)mma_keys_kernel<64, uint16_t>,
+                                          (const void *)mma_queries_kernel<64, uint16_t>};
+    const int needed = type == DDP_F16 ? DDP_MMA_F16_CAPABILITY : DDP_MMA_CAPABILITY;
+    if (cuda->capability < needed)
+        return false;
     if (cuda->mma_code == 0) {
-        bool all = cuda->capability >= DDP_MMA_CAPABILITY;
-        for (size_t i = 0; all && i < sizeof kernels / sizeof *kernels; i++)
-            all = was_compiled_for_mma(cuda, kernels[i]);
-        cuda->mma_code = all ? 1 : -1;
+        cuda->mma_code = cuda->capability;
+        for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
+            const int code = capability_of(kernels[i]);
+            cuda->mma_code = code < cuda->mma_code ? code : cuda->mma_code;
+        }
     }
-    return cuda->mma_code > 0;
+    if (cuda->mma_code < needed)
+        tell(cuda);
+    return cuda->mma_code >= needed;
 }
 
-bool ddp_cuda_attention_has_mma(struct ddp_cuda *cuda, const struct ddp_heads *g,
-                                enum ddp_dtype dtype)
+bool ddp_cuda_attention_has_mma(struct ddp_cuda *cuda, const struct ddp_attention_shape *s)
 {
-    return dtype == DDP_BF16 && g->size <= 128 && g->size % 8 == 0 &&
-           !ddp_cuda_gemm_is_plain(cuda) && ddp_cuda_has_mma_code(cuda);
+    return (s->dtype == DDP_BF16 || s->f16) && s->head_size <= 128 && s->head_size % 8 == 0 &&
+           !ddp_cuda_gemm_is_plain(cuda) &&
+           ddp_cuda_has_mma_code(cuda, s->dtype == DDP_BF16 ? DDP_BF16 : DDP_F16);
+}
+
+template <typename T>
+static void forward_of(const struct ddp_heads *g, const struct ddp_attention_forward *args,
+                       struct ddp_cuda *cuda)
+{
+    if (g->size <= 32)
+        forward<32, T>(*g, args, cuda);
+    else if (g->size <= 64)
+        forward<64, T>(*g, args, cuda);
+    else
+        forward<128, T>(*g, args, cuda);
 }
 
 void ddp_cuda_attention_mma_forward(struct ddp_heads g, const struct ddp_attention_forward *args,
                                     struct ddp_cuda *cuda)
 {
-    if (g.size <= 32)
-        forward<32>(g, args, cuda);
-    else if (g.size <= 64)
-        forward<64>(g, args, cuda);
+    DDP_BY_DTYPE(args->shape.dtype, forward_of, &g, args, cuda);
+}
+
+template <typename T>
+static void backward_of(const struct ddp_heads *g, const struct ddp_attention_gradient *b,
+                        struct ddp_cuda *cuda)
+{
+    if (g->size <= 32)
+        backward<32, T>(*g, b, cuda);
+    else if (g->size <= 64)
+        backward<64, T>(*g, b, cuda);
     else
-        forward<128>(g, args, cuda);
+        backward<128, T>(*g, b, cuda);
 }
 
 void ddp_cuda_attention_mma_backward(struct ddp_heads g, const struct ddp_attention_gradient *b,
-                                     struct ddp_cuda *cuda)
+                                     enum ddp_dtype dtype, struct ddp_cuda *cuda)
 {
-    if (g.size <= 32)
-        backward<32>(g, b, cuda);
-    else if (g.size <= 64)
-        backward<64>(g, b, cuda);
-    else
-        backward<128>(g, b, cuda);
+    DDP_BY_DTYPE(dtype, backward_of, &g, b, cuda);
 }

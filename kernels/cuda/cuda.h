@@ -76,7 +76,7 @@ struct ddp_cuda {
     struct ddp_cuda_fault *fault; /* device address of host memory */
     int index;                    /* of the device */
     int capability;               /* 90 for compute capability 9.0 */
-    int mma_code;            /* 1: kernels on tensor cores were built for it; -1: not; 0: ask */
+    int mma_code;            /* capability that kernels on tensor cores have code for; 0: ask */
     bool synchronous;        /* DDP_CUDA_SYNC: wait after every operation */
     void *plans;             /* products that cublasLt has chosen algorithms for, by shape */
     struct ddp_cudnn *cudnn; /* cuDNN, once it is wanted (cudnn_library.c) */
@@ -94,10 +94,10 @@ bool ddp_cuda_is_set(const char *variable, const char *value);
 /* After the launches of an operation: reports an error of theirs with the operation's name. */
 enum ddp_status ddp_cuda_launched(struct ddp_cuda *cuda, const char *operation);
 
-/* The code of the kernels that use the tensor cores themselves (attention/mma.cu) was compiled for
- * 8.0 or newer: what the driver makes of older PTX has no products in it. Warns where a device that
- * could do them lacks it. Remembered. */
-bool ddp_cuda_has_mma_code(struct ddp_cuda *cuda);
+/* The device has products of the type (DDP_BF16: 8.0, DDP_F16: 7.5), and the kernels that use the
+ * tensor cores themselves (attention/mma.cu) were compiled for it: what the driver makes of older
+ * PTX has no products in it. Warns where a device that could do them lacks it. Remembered. */
+bool ddp_cuda_has_mma_code(struct ddp_cuda *cuda, enum ddp_dtype type);
 
 /* Turns an error of a CUDA call into a status, logged as "OPERATION: words of CUDA, what to do". */
 enum ddp_status ddp_cuda_failed(cudaError_t error, const char *operation);

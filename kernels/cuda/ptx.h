@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Products of bf16 matrices by the tensor cores, a warp at a time, and what feeds them from shared
- * memory. Compute capability 8.0 and newer; kernels of older ones are empty where they call these,
- * and are not launched. The simulation has them with the same distribution over lanes, so that a
- * kernel's indices are tested without a GPU: lanes see each other's registers, and an asynchronous
- * copy happens when it is waited for. Exponentials and reciprocals, to about 2^-22. Float16.
+ * Products of matrices of bf16 or float16 by the tensor cores, a warp at a time, and what feeds
+ * them from shared memory. bf16 needs compute capability 8.0, float16 7.5; kernels for older ones
+ * are empty where they call these, and are not launched. The simulation has them with the same
+ * distribution over lanes, so that a kernel's indices are tested without a GPU: lanes see each
+ * other's registers, and an asynchronous copy happens when it is waited for. Exponentials and
+ * reciprocals, to about 2^-22. Float16.
  *
- * Lane l holds, with g = l / 4 and t = l % 4, two neighbouring elements of bf16 in a word:
+ * Lane l holds, with g = l / 4 and t = l % 4, two neighbouring elements in a word:
  *   a  16 x 16  words: (g, 2t) (g + 8, 2t) (g, 2t + 8) (g + 8, 2t + 8)
  *   b  16 x 8   words: (2t and 2t + 1, g) (2t + 8 and 2t + 9, g)
  *   c  16 x 8   float32: (g, 2t) (g, 2t + 1) (g + 8, 2t) (g + 8, 2t + 1) */
@@ -47,33 +48,83 @@ static __device__ inline void ddp_cuda_round_to(ddp_half *to, float value)
 #endif
 }
 
+/* Two elements in a word, the first in its lower half. */
+static __device__ inline unsigned ddp_cuda_f16_pair(float first, float second)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    unsigned word;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+    return word;
+#else
+    ddp_half low, high;
+    ddp_cuda_round_to(&low, first);
+    ddp_cuda_round_to(&high, second);
+    return (unsigned)low.bits | (unsigned)high.bits << 16;
+#endif
+}
+
 template <int W>
 static __device__ inline void ddp_write(ddp_half *to, const ddp_pack<float, W> &values)
 {
-    ddp_pack<uint16_t, W> halves;
-    for (int i = 0; i < W; i++) {
-        ddp_half half;
-        ddp_cuda_round_to(&half, values.at[i]);
-        halves.at[i] = half.bits;
+    if constexpr (W == 1) {
+        ddp_cuda_round_to(to, values.at[0]);
+    } else {
+        ddp_words<W / 2> words;
+        for (int i = 0; i < W / 2; i++)
+            words.at[i] = ddp_cuda_f16_pair(values.at[2 * i], values.at[2 * i + 1]);
+        *reinterpret_cast<ddp_words<W / 2> *>(to) = words;
     }
-    ddp_store<uint16_t, W>(reinterpret_cast<uint16_t *>(to), halves);
 }
 
-/* --- bf16 ------------------------------------------------------------------------------------- */
+/* --- products --------------------------------------------------------------------------------- */
 
-#define DDP_MMA_CAPABILITY 80
+/* Compute capabilities that have them. */
+#define DDP_MMA_CAPABILITY     80
+#define DDP_MMA_F16_CAPABILITY 75
+
+/* Operands of T: uint16_t, which is bf16, or ddp_half. */
+template <typename T> static constexpr bool ddp_is_half = false;
+template <> constexpr bool ddp_is_half<ddp_half> = true;
+
+template <typename T> static __device__ inline unsigned ddp_mma_pair(float first, float second)
+{
+    return ddp_is_half<T> ? ddp_cuda_f16_pair(first, second) : ddp_cuda_bf16_pair(first, second);
+}
 
 #if !defined(DDP_CUDASIM)
 
+/* The first or the second half of a product in float16. */
+static __device__ inline void ddp_mma_half(float (&c)[4], unsigned a0, unsigned a1, unsigned b)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+        "{%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};\n"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(b));
+#endif
+}
+
+#define DDP_MMA(type)                                                                              \
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "                             \
+        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"                                  \
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                           \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
+
 /* c += a b */
+template <typename T>
 static __device__ inline void ddp_mma(float (&c)[4], const unsigned (&a)[4], unsigned b0,
                                       unsigned b1)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    if constexpr (ddp_is_half<T>)
+        DDP_MMA("f16");
+    else
+        DDP_MMA("bf16");
+#else
+    if constexpr (ddp_is_half<T>) {
+        ddp_mma_half(c, a[0], a[1], b0);
+        ddp_mma_half(c, a[2], a[3], b1);
+    }
 #endif
 }
 
@@ -142,7 +193,7 @@ static __device__ inline void ddp_copies_wait(struct ddp_copies *)
 #endif
 }
 
-/* 2^x and 1/x by one instruction each, for numbers that are rounded to bf16 in the end. What is
+/* 2^x and 1/x by one instruction each, for numbers that are rounded to 16 bits in the end. What is
  * smaller than 2^-126 becomes 0. */
 static __device__ inline float ddp_fast_exp2(float x)
 {
@@ -190,11 +241,13 @@ static inline struct ddp_mma_lanes *ddp_mma_meet(const void *mine)
 }
 
 /* Element `half` of a word. */
-static inline float ddp_mma_element(unsigned word, int half)
+template <typename T> static inline float ddp_mma_element(unsigned word, int half)
 {
-    return __uint_as_float(half ? word & 0xffff0000u : word << 16);
+    return ddp_is_half<T> ? ddp_f16_to_f32((uint16_t)(half ? word >> 16 : word))
+                          : __uint_as_float(half ? word & 0xffff0000u : word << 16);
 }
 
+template <typename T>
 static inline void ddp_mma(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
 {
     if (cudasim_wrong("mma"))
@@ -211,10 +264,12 @@ static inline void ddp_mma(float (&c)[4], const unsigned (&a)[4], unsigned b0, u
         const unsigned first = ((const fragments *)lanes->of[8 * t + quarter])->b[high];
         const unsigned second = ((const fragments *)lanes->of[8 * t + 4 + quarter])->b[high];
         for (int half = 0; half < 2; half++) {
-            c[0] += ddp_mma_element(a0, half) * ddp_mma_element(first, half);
-            c[1] += ddp_mma_element(a0, half) * ddp_mma_element(second, half);
-            c[2] += ddp_mma_element(a1, half) * ddp_mma_element(first, half);
-            c[3] += ddp_mma_element(a1, half) * ddp_mma_element(second, half);
+            const float x = ddp_mma_element<T>(a0, half), y = ddp_mma_element<T>(a1, half);
+            const float z = ddp_mma_element<T>(first, half), w = ddp_mma_element<T>(second, half);
+            c[0] += x * z;
+            c[1] += x * w;
+            c[2] += y * z;
+            c[3] += y * w;
         }
     }
     __syncwarp();
@@ -278,4 +333,13 @@ static inline void ddp_copies_wait(struct ddp_copies *copies)
 }
 
 #endif
+
+/* Four elements of float32, rounded to float16 on their way, which does not wait: a barrier alone
+ * shows them to others. */
+static __device__ inline void ddp_copy(struct ddp_copies *, uint16_t *to, const float *from,
+                                       bool there)
+{
+    ddp_write<4>(reinterpret_cast<ddp_half *>(to), there ? ddp_read<4>(from) : ddp_pack_of<4>(0));
+}
+
 #endif

@@ -8,11 +8,11 @@
 
 #define SIDE 32 /* of all matrices */
 
-enum path { LIBRARY_F32, LIBRARY_BF16, LIBRARY_BF16_F32, PLAIN, MMA, PATHS };
+enum path { LIBRARY_F32, LIBRARY_BF16, LIBRARY_BF16_F32, PLAIN, MMA, MMA_F16, PATHS };
 
-static const char *const path_names[PATHS] = {"cublasLt in float32", "cublasLt in bf16",
-                                              "cublasLt in bf16 with a float32 result",
-                                              "the plain kernel", "the tensor-core kernels"};
+static const char *const path_names[PATHS] = {
+    "cublasLt in float32", "cublasLt in bf16",        "cublasLt in bf16 with a float32 result",
+    "the plain kernel",    "the tensor-core kernels", "the tensor-core kernels in float16"};
 
 static __host__ __device__ inline int left(int row, int k)
 {
@@ -56,6 +56,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
 }
 
 /* One warp, tile by tile; ptx.h has what its lanes hold. */
+template <typename T>
 static __global__ void __launch_bounds__(DDP_WARP)
     test_mma_kernel(const uint16_t *a, const uint16_t *b, float *c)
 {
@@ -72,7 +73,7 @@ static __global__ void __launch_bounds__(DDP_WARP)
                     const uint16_t *from = &b[(k + 2 * t + 8 * i) * SIDE + column + g];
                     y[i] = (unsigned)from[0] | (unsigned)from[SIDE] << 16;
                 }
-                ddp_mma(sums, x, y[0], y[1]);
+                ddp_mma<T>(sums, x, y[0], y[1]);
             }
             for (int i = 0; i < 4; i++)
                 c[(row + g + i / 2 * 8) * SIDE + column + 2 * t + i % 2] = sums[i];
@@ -87,7 +88,9 @@ static enum ddp_status test_path(int path, struct ddp_cuda *cuda, bool *done)
     float *const c = b + SIDE * SIDE;
     struct ddp_cuda_gemm gemm = {};
     gemm.m = gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = SIDE;
-    gemm.type = path == LIBRARY_F32 || path == PLAIN ? DDP_F32 : DDP_BF16;
+    gemm.type = path == LIBRARY_F32 || path == PLAIN ? DDP_F32
+                : path == MMA_F16                    ? DDP_F16
+                                                     : DDP_BF16;
     gemm.result = path == LIBRARY_BF16 ? DDP_BF16 : DDP_F32;
     gemm.a = a;
     gemm.b = b;
@@ -95,6 +98,9 @@ static enum ddp_status test_path(int path, struct ddp_cuda *cuda, bool *done)
     *done = true;
     if (gemm.type == DDP_F32)
         DDP_LAUNCH((test_fill_kernel<float>), blocks, DDP_BLOCK, 0, cuda->stream, a, b);
+    else if (gemm.type == DDP_F16)
+        DDP_LAUNCH((test_fill_kernel<ddp_half>), blocks, DDP_BLOCK, 0, cuda->stream, (ddp_half *)a,
+                   (ddp_half *)b);
     else
         DDP_LAUNCH((test_fill_kernel<uint16_t>), blocks, DDP_BLOCK, 0, cuda->stream, (uint16_t *)a,
                    (uint16_t *)b);
@@ -102,7 +108,10 @@ static enum ddp_status test_path(int path, struct ddp_cuda *cuda, bool *done)
     if (path == PLAIN)
         status = ddp_cuda_gemm_plain(&gemm, cuda);
     else if (path == MMA)
-        DDP_LAUNCH(test_mma_kernel, 1, DDP_WARP, 0, cuda->stream, (const uint16_t *)a,
+        DDP_LAUNCH(test_mma_kernel<uint16_t>, 1, DDP_WARP, 0, cuda->stream, (const uint16_t *)a,
+                   (const uint16_t *)b, c);
+    else if (path == MMA_F16)
+        DDP_LAUNCH(test_mma_kernel<ddp_half>, 1, DDP_WARP, 0, cuda->stream, (const uint16_t *)a,
                    (const uint16_t *)b, c);
     else
         status = ddp_cuda_gemm_library(&gemm, cuda, done);
@@ -121,7 +130,7 @@ static enum ddp_status wrong(const struct ddp_cuda *cuda, int path, int element)
 {
     const char *what = "use another version of cuBLAS or of the driver, or plain kernels, with "
                        "DDP_CUDA_PLAIN=1 in the environment";
-    if (path == PLAIN || path == MMA)
+    if (path == PLAIN || path >= MMA)
         what = "this build is not for this model of GPU: configure with NVCC_GENCODE set for it, "
                "and build again";
     return ddp_fail(DDP_ERR_SYSTEM,
@@ -131,14 +140,16 @@ static enum ddp_status wrong(const struct ddp_cuda *cuda, int path, int element)
                     element / SIDE, element % SIDE, what);
 }
 
-extern "C" enum ddp_status ddp_cuda_self_test(struct ddp_cuda *cuda, bool mma,
+extern "C" enum ddp_status ddp_cuda_self_test(struct ddp_cuda *cuda,
                                               const struct ddp_cuda_fault *fault)
 {
     const bool synchronous = cuda->synchronous, library = !ddp_cuda_gemm_is_plain(cuda);
     enum ddp_status status = DDP_OK;
     cuda->synchronous = false; /* once, at the end */
     for (int path = 0; status == DDP_OK && path < PATHS; path++) {
-        bool done = path == PLAIN || (library && (path != MMA || mma));
+        bool done = path == PLAIN || library;
+        if (done && path >= MMA)
+            done = ddp_cuda_has_mma_code(cuda, path == MMA ? DDP_BF16 : DDP_F16);
         if (done)
             status = test_path(path, cuda, &done);
         if (status == DDP_OK)

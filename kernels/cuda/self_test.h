@@ -13,11 +13,9 @@ extern "C" {
 
 /* Multiplies two small matrices of whole numbers on each path that products may take, and compares
  * with what is exact. Waits for the stream; for a device that has just been opened.
- *   mma    whether some kernels use the tensor cores themselves
  *   fault  what cuda->fault is to the host
  * DDP_ERR_SYSTEM: names the path, and says what to do. */
-enum ddp_status ddp_cuda_self_test(struct ddp_cuda *cuda, bool mma,
-                                   const struct ddp_cuda_fault *fault);
+enum ddp_status ddp_cuda_self_test(struct ddp_cuda *cuda, const struct ddp_cuda_fault *fault);
 
 #ifdef __cplusplus
 }

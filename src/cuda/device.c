@@ -178,7 +178,7 @@ static enum ddp_status create(struct ddp_cuda_device *gpu)
     gpu->aside = gpu->cuda;
     gpu->aside.stream = beside;
     use_peers(gpu);
-    return ddp_cuda_self_test(&gpu->cuda, ddp_cuda_has_mma_code(&gpu->cuda), gpu->fault);
+    return ddp_cuda_self_test(&gpu->cuda, gpu->fault);
 }
 
 /* The thread that opens a GPU waits for it by naps of microseconds (wait.c, nccl_wait.c), which the

@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "graph/internal.h"
 #include "graph/stage.h"
+#include "kernels/linear.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -121,10 +122,11 @@ enum ddp_status ddp_exec_check_device(const ddp_graph *graph, const char *device
                         "--device cpu");
     for (int i = 0; i < graph->frozen_count; i++) {
         const struct ddp_block *block = ddp_block_of(graph->frozen[i].dtype);
-        if (block && strcmp(device, ddp_device_cpu.name) != 0)
+        if (block && !ddp_linear_gpus_read(graph->frozen[i].dtype) &&
+            strcmp(device, ddp_device_cpu.name) != 0)
             return ddp_fail(DDP_ERR_UNSUPPORTED,
                             "frozen matrices in blocks of %s are read on the CPU alone: use "
-                            "--frozen-dtype bf16, or --device cpu",
+                            "--frozen-dtype nf4, or --device cpu",
                             block->name);
     }
     return DDP_OK;

@@ -29,7 +29,7 @@ struct ddp_graph_offers {
     bool fuses_norms;        /* sums whose rows are normalised next are one operation */
     bool pads_classes;       /* where softmax cross-entropy reads a linear layer, zeros follow its
                                 weight, bias and logits up to a round number of classes */
-    bool reads_bf16_weights; /* products of float32 do, without scratch memory */
+    bool reads_bf16_weights; /* products of float32 do, without scratch memory; and blocks */
 };
 
 /* Before anything is built. */

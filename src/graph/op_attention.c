@@ -129,9 +129,10 @@ static const struct ddp_op attention = {
 };
 
 /* Backward reads all inputs again. The scratch is the CPU's, which has float32. */
-static ddp_tensor *add(ddp_graph *graph, struct node *node, const struct attributes *attributes)
+static ddp_tensor *add(ddp_graph *graph, struct node *node, struct attributes *attributes)
 {
-    const struct ddp_attention_shape *s = &attributes->shape;
+    struct ddp_attention_shape *s = &attributes->shape;
+    s->f16 = graph->compute == DDP_F16;
     graph->cache_width += 2 * s->kv_heads * s->head_size;
     node->op = &attention;
     node->keeps_inputs = (1u << node->input_count) - 1;
@@ -152,7 +153,7 @@ ddp_tensor *ddp_graph_attention(ddp_graph *graph, ddp_tensor *qkv, int64_t heads
         return ddp_graph_reject(graph, DDP_ERR_INVALID,
                                 "attention: %s must be (B,T,3C) with C a multiple of %lld heads",
                                 qkv->name, (long long)heads);
-    const struct attributes attributes = {
+    struct attributes attributes = {
         .shape = ddp_attention_packed(qkv->dims[0], qkv->dims[1], heads, qkv->dims[2] / 3 / heads,
                                       qkv->dtype),
         .packed = true,
@@ -191,7 +192,7 @@ static ddp_tensor *add_apart(ddp_graph *graph, ddp_tensor *q, ddp_tensor *k, ddp
                       documents->dims[0] != q->dims[0] || documents->dims[1] != q->dims[1]))
         return ddp_graph_reject(graph, DDP_ERR_INVALID, "attention: %s must be (B,T) int32",
                                 documents->name);
-    const struct attributes attributes = {
+    struct attributes attributes = {
         .shape = {.batch = q->dims[0],
                   .length = q->dims[1],
                   .heads = heads,

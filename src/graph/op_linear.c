@@ -23,7 +23,8 @@ struct attributes {
 static struct ddp_linear_blocks blocks_of(const ddp_exec *exec, const ddp_tensor *weight)
 {
     const struct ddp_block *block = ddp_block_of(weight->dtype);
-    return (struct ddp_linear_blocks){block, block ? ddp_exec_value(exec, weight) : NULL};
+    return (struct ddp_linear_blocks){block, block ? ddp_exec_value(exec, weight) : NULL,
+                                      weight->dtype};
 }
 
 static enum ddp_status forward(ddp_exec *exec, const struct node *node)
@@ -98,17 +99,19 @@ static const struct ddp_op linear = {
     .flops = flops,
 };
 
-/* Weights of bf16 may have to be unpacked for products of float32; others are rounded for those of
- * bf16, if they are frozen and there is no copy. */
+/* Weights of bf16, or in blocks, may have to be unpacked for products of float32, and those in
+ * blocks for others too; others are rounded for those of bf16, if they are frozen and there is no
+ * copy. */
 size_t ddp_graph_linear_scratch(const ddp_graph *graph, const ddp_tensor *weight, int64_t rows,
                                 int64_t in, int64_t out)
 {
     const bool frozen = weight->kind == TENSOR_FROZEN, bf16 = weight->dtype == DDP_BF16;
-    const bool blocks = ddp_block_of(weight->dtype) != NULL; /* unpacked where they are packed */
-    if (bf16 && graph->compute == DDP_F32)
-        return graph->offers.reads_bf16_weights ? 0 : ddp_linear_unpack_bytes(in, out);
+    const bool blocks = ddp_block_of(weight->dtype) != NULL;
+    const bool reads = graph->offers.reads_bf16_weights; /* unpacks what a product packs */
+    if ((bf16 || blocks) && graph->compute == DDP_F32)
+        return reads ? 0 : ddp_linear_unpack_bytes(in, out);
     return ddp_linear_scratch_bytes(rows, in, out, graph->compute, graph->activations,
-                                    bf16 || blocks || !frozen);
+                                    bf16 || (blocks && reads) || !frozen);
 }
 
 ddp_tensor *ddp_graph_linear(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight, ddp_tensor *bias,

@@ -21,14 +21,28 @@ static const int64_t attentions[][4] = {
 };
 #define ATTENTIONS (int)(sizeof attentions / sizeof *attentions)
 
-static void attend(const int64_t *s, const struct pair *qkv, const struct pair *y,
-                   const struct pair *lse, bool device)
+/* A test's type may be DDP_F16: float32 in memory, with operands that float16 has. */
+static enum ddp_dtype memory_of(enum ddp_dtype type)
+{
+    return type == DDP_F16 ? DDP_F32 : type;
+}
+
+static struct ddp_attention_shape shape_of(const int64_t *s, enum ddp_dtype type)
+{
+    struct ddp_attention_shape shape =
+        ddp_attention_packed(s[0], s[1], s[2], s[3], memory_of(type));
+    shape.f16 = type == DDP_F16;
+    return shape;
+}
+
+static void attend(const int64_t *s, enum ddp_dtype type, const struct pair *qkv,
+                   const struct pair *y, const struct pair *lse, bool device)
 {
     const enum ddp_dtype dtype = device ? qkv->dtype : DDP_F32;
     const char *q = device ? qkv->device : (char *)qkv->host;
     const size_t part = (size_t)(s[2] * s[3]) * ddp_dtype_bytes(dtype);
     const struct ddp_attention_forward args = {
-        .shape = ddp_attention_packed(s[0], s[1], s[2], s[3], dtype),
+        .shape = shape_of(s, device ? type : DDP_F32),
         .q = q,
         .k = q + part,
         .v = q + 2 * part,
@@ -41,14 +55,15 @@ static void attend(const int64_t *s, const struct pair *qkv, const struct pair *
     ck_assert_int_eq(table->attention_forward(&args, device ? cuda_stream : NULL), DDP_OK);
 }
 
-static void attend_back(const int64_t *s, const struct pair *all, bool add, bool device)
+static void attend_back(const int64_t *s, enum ddp_dtype type, const struct pair *all, bool add,
+                        bool device)
 {
     const enum ddp_dtype dtype = device ? all[0].dtype : DDP_F32;
     const char *q = device ? all[0].device : (char *)all[0].host;
     char *dq = device ? all[4].device : (char *)all[4].host;
     const size_t part = (size_t)(s[2] * s[3]) * ddp_dtype_bytes(dtype);
     const struct ddp_attention_backward args = {
-        .shape = ddp_attention_packed(s[0], s[1], s[2], s[3], dtype),
+        .shape = shape_of(s, device ? type : DDP_F32),
         .q = q,
         .k = q + part,
         .v = q + 2 * part,
@@ -66,12 +81,13 @@ static void attend_back(const int64_t *s, const struct pair *all, bool add, bool
     ck_assert_int_eq(table->attention_backward(&args, device ? cuda_stream : NULL), DDP_OK);
 }
 
-/* Larger scores than random numbers give, so that the softmax is not flat. */
-static void sharpen(struct pair *qkv)
+/* Scores of q, or of q, k and v, times a factor: larger than random numbers give, so that the
+ * softmax is not flat. */
+static void sharpen(struct pair *pair, enum ddp_dtype type, float factor)
 {
-    for (int64_t i = 0; i < qkv->count; i++)
-        qkv->host[i] *= 3;
-    pair_send(qkv);
+    for (int64_t i = 0; i < pair->count; i++)
+        pair->host[i] = ddp_operand(pair->host[i] * factor, type);
+    pair_send(pair);
 }
 
 /* Root of the mean square of the differences, in parts of the numbers'. */
@@ -89,39 +105,49 @@ static void expect_share(const char *what, const struct pair *pair, double most)
     free(got);
 }
 
-/* The tensor cores take probabilities as bf16, each off by up to 2^-9 of itself. */
-static void near_or_rounded(const char *what, const struct pair *pair, double tolerance, bool mma)
+/* What tensor cores may be off by: they take probabilities in bf16 or float16, each off by up to
+ * half of it. */
+static double rounded_by(enum ddp_dtype type)
 {
-    if (mma)
-        expect_share(what, pair, 0x1p-8);
-    pair_near(what, pair, mma ? 0x1p-8 * largest_size(pair->host, pair->count) : tolerance);
+    return type == DDP_F16 ? 0x1p-11 : 0x1p-8;
 }
 
-static void check_attention(const int64_t *s, enum ddp_dtype dtype, size_t shift, bool add,
-                            bool mma)
+/* share: rounded_by() a type, or 0 by the plain kernels. */
+static void near_or_rounded(const char *what, const struct pair *pair, double tolerance,
+                            double share)
 {
+    if (share > 0)
+        expect_share(what, pair, share);
+    pair_near(what, pair, share > 0 ? share * largest_size(pair->host, pair->count) : tolerance);
+}
+
+static void check_attention(const int64_t *s, enum ddp_dtype type, size_t shift, bool add, bool mma)
+{
+    const enum ddp_dtype dtype = memory_of(type);
+    const double share = mma ? rounded_by(type) : 0;
     const int64_t rows = s[0] * s[1], c = s[2] * s[3];
     struct pair all[5] = {pair_of_type(dtype, rows * 3 * c, shift),
                           pair_out_type(dtype, rows * c, shift, false),
                           pair_out(rows * s[2], shift, false), pair_of_type(dtype, rows * c, shift),
                           pair_out_type(dtype, rows * 3 * c, shift, add)};
-    sharpen(&all[0]);
-    attend(s, &all[0], &all[1], &all[2], true);
-    attend(s, &all[0], &all[1], &all[2], false);
-    near_or_rounded("attention y", &all[1], 1e-5, mma);
+    sharpen(&all[0], type, 3);
+    sharpen(&all[3], type, 1);
+    attend(s, type, &all[0], &all[1], &all[2], true);
+    attend(s, type, &all[0], &all[1], &all[2], false);
+    near_or_rounded("attention y", &all[1], 1e-5, share);
     pair_near("attention lse", &all[2], 1e-5);
     float *y = pair_fetch(&all[1]);
-    attend(s, &all[0], &all[1], NULL, true);
+    attend(s, type, &all[0], &all[1], NULL, true);
     pair_same("attention without lse", &all[1], y);
-    if (dtype == DDP_BF16)
+    if (type != DDP_F32)
         pair_send(&all[1]);
 
-    attend_back(s, all, add, true);
-    attend_back(s, all, add, false);
-    near_or_rounded("attention dqkv", &all[4], 1e-4, mma);
+    attend_back(s, type, all, add, true);
+    attend_back(s, type, all, add, false);
+    near_or_rounded("attention dqkv", &all[4], 1e-4, share);
     float *dqkv = pair_fetch(&all[4]);
     if (!add) {
-        attend_back(s, all, add, true);
+        attend_back(s, type, all, add, true);
         pair_same("attention dqkv, again", &all[4], dqkv);
     } else {
         free(dqkv);
@@ -153,15 +179,42 @@ START_TEST(test_attention_bf16)
 }
 END_TEST
 
+/* On tensor cores, of what float32 has, which shows: the plain kernels are nearer. */
+static void check_f16(const int64_t *s, uint64_t seed)
+{
+    random_seed(seed);
+    check_attention(s, DDP_F16, 0, seed % 2, true);
+    const int64_t n = s[0] * s[1] * s[2] * s[3];
+    const struct pair qkv = pair_of(3 * n, 0), y = pair_out(n, 0, false);
+    attend(s, DDP_F16, &qkv, &y, NULL, true);
+    float *rounded = pair_fetch(&y);
+    attend(s, DDP_F32, &qkv, &y, NULL, true);
+    float *plain = pair_fetch(&y);
+    ck_assert(n == 0 || !same_bits(rounded, plain, n));
+    free(rounded);
+    free(plain);
+}
+
+START_TEST(test_attention_f16)
+{
+    const int64_t *s = attentions[_i];
+    if (s[3] % 8 == 0 && s[3] <= 128)
+        check_f16(s, (uint64_t)_i);
+    random_seed((uint64_t)_i);
+    check_attention(s, DDP_F16, 1, false, false);
+}
+END_TEST
+
 START_TEST(test_attention_nan)
 {
     const int64_t s[] = {1, 70, 1, 64};
-    const enum ddp_dtype dtype = _i == 0 ? DDP_F32 : DDP_BF16;
+    const enum ddp_dtype type = _i == 0 ? DDP_F32 : _i == 1 ? DDP_BF16 : DDP_F16;
+    const enum ddp_dtype dtype = memory_of(type);
     struct pair qkv = pair_of_type(dtype, 70 * 3 * 64, 0);
     struct pair y = pair_out_type(dtype, 70 * 64, 0, false);
     qkv.host[66 * 3 * 64 + 64] = NAN; /* a key: of its query and those after it */
     pair_send(&qkv);
-    attend(s, &qkv, &y, NULL, true);
+    attend(s, type, &qkv, &y, NULL, true);
     float *values = pair_fetch(&y);
     for (int64_t i = 0; i < 70 * 64; i++)
         ck_assert_msg(isnan(values[i]) == (i >= 66 * 64), "element %lld", (long long)i);
@@ -171,8 +224,8 @@ START_TEST(test_attention_nan)
 }
 END_TEST
 
-/* The plugin was compiled for 7.5, of which the driver makes code for the device: without products.
- */
+/* The plugin was compiled for 7.5, of which the driver makes code for the device: with products of
+ * float16 alone. */
 START_TEST(test_attention_old_code)
 {
     setenv("DDP_CUDASIM_PTX", "75", 1);
@@ -186,6 +239,7 @@ START_TEST(test_attention_old_code)
     for (int i = 0; i < ATTENTIONS; i++)
         if (attentions[i][3] % 8 == 0 && attentions[i][1] <= 65)
             check_attention(attentions[i], DDP_BF16, 0, false, false);
+    check_f16(attentions[6], 1);
     dup2(before, STDERR_FILENO);
     ck_assert_int_gt(pread(fd, text, sizeof text - 1, 0), 0);
     const char *line = strchr(text, '\n');
@@ -298,13 +352,16 @@ static void attend_grouped_back(const struct ddp_attention_shape *shape, const s
     ck_assert_int_eq(table->attention_backward(&args, device ? cuda_stream : NULL), DDP_OK);
 }
 
-static void check_grouped(const struct grouped *c, enum ddp_dtype dtype, int add, int needed,
+static void check_grouped(const struct grouped *c, enum ddp_dtype type, int add, int needed,
                           bool mma)
 {
+    const enum ddp_dtype dtype = memory_of(type);
+    const double share = mma ? rounded_by(type) : 0;
     int32_t *documents = grouped_documents(c);
     struct ddp_attention_shape host = grouped_shape(c, documents), device = host;
     struct pair all[GARRAYS];
     device.dtype = dtype;
+    device.f16 = type == DDP_F16;
     if (host.documents)
         device.documents =
             cuda_copy(documents, (size_t)(c->batch * c->length) * sizeof *documents, 0);
@@ -312,38 +369,42 @@ static void check_grouped(const struct grouped *c, enum ddp_dtype dtype, int add
         const int64_t count = grouped_count(&host, i);
         all[i] = i == GLSE ? pair_out(count, 0, false) : pair_out_type(dtype, count, 0, i != GY);
     }
-    sharpen(&all[GQ]);
+    sharpen(&all[GQ], type, 3);
+    for (int i = GK; i <= GDY; i++)
+        if (i == GK || i == GV || i == GDY)
+            sharpen(&all[i], type, 1);
     attend_grouped(&device, all, true);
     attend_grouped(&host, all, false);
-    near_or_rounded("attention y", &all[GY], 1e-5, mma);
+    near_or_rounded("attention y", &all[GY], 1e-5, share);
     pair_near("attention lse", &all[GLSE], 1e-5);
-    if (dtype == DDP_BF16)
+    if (type != DDP_F32)
         pair_send(&all[GY]);
     attend_grouped_back(&device, all, add, needed, true);
     attend_grouped_back(&host, all, add, needed, false);
-    near_or_rounded("attention dq", &all[GDQ], 1e-4, mma);
-    near_or_rounded("attention dk", &all[GDK], 1e-4, mma);
-    near_or_rounded("attention dv", &all[GDV], 1e-4, mma);
+    near_or_rounded("attention dq", &all[GDQ], 1e-4, share);
+    near_or_rounded("attention dk", &all[GDK], 1e-4, share);
+    near_or_rounded("attention dv", &all[GDV], 1e-4, share);
     for (int i = 0; i < GARRAYS; i++)
         pair_free(&all[i]);
     free(documents);
 }
 
-/* As float32, in bf16 on tensor cores, and in bf16 by the plain kernels. */
+/* As float32, in bf16 on tensor cores, in bf16 by the plain kernels, and in float16. */
 START_TEST(test_grouped)
 {
     const int i = _i % GROUPED;
     const struct grouped *c = &grouped_cases[i];
-    const enum ddp_dtype dtype = _i < GROUPED ? DDP_F32 : DDP_BF16;
-    const bool mma = _i / GROUPED == 1 && c->size % 8 == 0;
+    static const enum ddp_dtype types[] = {DDP_F32, DDP_BF16, DDP_BF16, DDP_F16};
+    const int way = _i / GROUPED;
+    const bool mma = way % 2 == 1 && c->size % 8 == 0;
     random_seed((uint64_t)_i);
-    if (_i >= 2 * GROUPED)
+    if (way == 2)
         setenv("DDP_CUDA_PLAIN", "1", 1);
-    if (_i < GROUPED) {
-        check_grouped(c, dtype, 0, 7, mma);
-        check_grouped(c, dtype, i & 7, 7 - (i + 1) % 8, mma);
+    if (way == 0) {
+        check_grouped(c, types[way], 0, 7, mma);
+        check_grouped(c, types[way], i & 7, 7 - (i + 1) % 8, mma);
     } else { /* in a third of the cases some gradients are not needed */
-        check_grouped(c, dtype, i & 7, i % 3 == _i / GROUPED ? 7 - (i + 1) % 8 : 7, mma);
+        check_grouped(c, types[way], i & 7, i % 3 == way % 3 ? 7 - (i + 1) % 8 : 7, mma);
     }
     unsetenv("DDP_CUDA_PLAIN");
 }
@@ -387,7 +448,7 @@ START_TEST(test_grouped_cached)
     struct pair in[3], cache = pair_of(c.batch * stride, 0), y = pair_out(n, 0, false);
     for (int i = 0; i < 3; i++)
         in[i] = pair_of(grouped_count(&shape, i), 0);
-    sharpen(&in[0]);
+    sharpen(&in[0], DDP_F32, 3);
     for (int device = 0; device < 2; device++)
         for (int64_t b = 0; b < c.batch; b++) {
             const int64_t row = b * c.length;
@@ -438,10 +499,11 @@ void cuda_attention_cases(Suite *suite)
     TCase *tc = cuda_case(suite, "attention");
     tcase_add_loop_test(tc, test_attention, 0, ATTENTIONS);
     tcase_add_loop_test(tc, test_attention_bf16, 0, 2 * ATTENTIONS);
-    tcase_add_loop_test(tc, test_attention_nan, 0, 2);
+    tcase_add_loop_test(tc, test_attention_f16, 0, ATTENTIONS);
+    tcase_add_loop_test(tc, test_attention_nan, 0, 3);
     tcase_add_loop_test(tc, test_attention_cached, 0, ATTENTIONS);
     tcase_add_test(tc, test_attention_refused);
-    tcase_add_loop_test(tc, test_grouped, 0, 3 * GROUPED);
+    tcase_add_loop_test(tc, test_grouped, 0, 4 * GROUPED);
     tcase_add_loop_test(tc, test_wrong_documents, 0, 4);
     tcase_add_loop_test(tc, test_grouped_cached, 0, GROUPED);
     TCase *old = test_case(suite, "attention-old-code", 120);

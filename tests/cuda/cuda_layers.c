@@ -270,6 +270,80 @@ START_TEST(test_linear_alignment)
 }
 END_TEST
 
+/* y, and dx unless that is NULL, with a weight that is handed in as it is, or in blocks. */
+static void multiply_both_ways(const int64_t *shape, enum ddp_dtype compute, const float *weight,
+                               const struct ddp_linear_blocks *blocks, const struct pair *x,
+                               const struct pair *y, const struct pair *dx)
+{
+    const size_t bytes = compute == DDP_F32 ? ddp_linear_unpack_bytes(shape[1], shape[2])
+                                            : ddp_linear_scratch_bytes(shape[0], shape[1], shape[2],
+                                                                       compute, x->dtype, false);
+    const struct ddp_linear_forward forward = {.rows = shape[0],
+                                               .in = shape[1],
+                                               .out = shape[2],
+                                               .compute = compute,
+                                               .dtype = x->dtype,
+                                               .x = x->device,
+                                               .weight = weight,
+                                               .weight_blocks = *blocks,
+                                               .y = y->device,
+                                               .scratch = scratch_of(bytes)};
+    const struct ddp_linear_backward backward = {.rows = shape[0],
+                                                 .in = shape[1],
+                                                 .out = shape[2],
+                                                 .compute = compute,
+                                                 .dtype = x->dtype,
+                                                 .weight = weight,
+                                                 .weight_blocks = *blocks,
+                                                 .dy = y->device,
+                                                 .dx = dx ? dx->device : NULL,
+                                                 .scratch = forward.scratch};
+    ck_assert_int_eq(on_cuda->linear_forward(&forward, cuda_stream), DDP_OK);
+    ck_assert_int_eq(on_cuda->linear_backward(&backward, cuda_stream), DDP_OK);
+}
+
+/* Weights in blocks give the bits that the same ones give that lie one by one. */
+START_TEST(test_linear_blocks)
+{
+    static const enum ddp_dtype types[] = {DDP_NF4, DDP_NF4_BF16, DDP_Q8_0, DDP_Q4_0};
+    static const enum ddp_dtype computes[] = {DDP_F32, DDP_BF16, DDP_F16};
+    static const int64_t shapes[][3] = {
+        {3, 64, 40}, {5, 96, 33}, {2, 36, 19}, {1, 37, 3}, {1, 4099, 1030}}; /* in two panels */
+    const enum ddp_dtype type = types[_i / 3], compute = computes[_i % 3];
+    const enum ddp_dtype dtype = compute == DDP_BF16 ? DDP_BF16 : DDP_F32;
+    random_seed((uint64_t)_i);
+    const int count_of_shapes = type == DDP_Q8_0 || type == DDP_Q4_0 ? 2
+                                : _i == 0 && cuda_test_simulated()   ? 5
+                                                                     : 4;
+    for (int i = 0; i < count_of_shapes; i++) {
+        const int64_t *shape = shapes[i], count = shape[1] * shape[2];
+        const size_t bytes = ddp_values_bytes(type, count);
+        float *weight = array_of(count);
+        uint8_t *packed = malloc(bytes);
+        ck_assert_ptr_nonnull(packed);
+        ddp_values_pack(type, weight, count, packed);
+        ddp_values_unpack(type, packed, 0, count, weight);
+        const struct ddp_linear_blocks blocks = {ddp_block_of(type), cuda_copy(packed, bytes, 0),
+                                                 type},
+                                       none = {0};
+        struct pair x = pair_of_type(dtype, shape[0] * shape[1], 0);
+        struct pair y = pair_out_type(dtype, shape[0] * shape[2], 0, false);
+        struct pair dx = pair_out_type(dtype, shape[0] * shape[1], 0, false);
+        struct pair *down = i < 4 ? &dx : NULL; /* panels are added up in another order */
+        multiply_both_ways(shape, compute, cuda_floats(weight, count, 0), &none, &x, &y, down);
+        float *y_before = pair_fetch(&y), *dx_before = pair_fetch(&dx);
+        multiply_both_ways(shape, compute, NULL, &blocks, &x, &y, down);
+        pair_same("y of blocks", &y, y_before);
+        pair_same("dx of blocks", &dx, dx_before);
+        pair_free(&x);
+        pair_free(&y);
+        pair_free(&dx);
+        free(packed);
+        array_free(weight, count);
+    }
+}
+END_TEST
+
 /* Row by row: near the reference, and the bits of each row alone. */
 START_TEST(test_linear_rowwise)
 {
@@ -374,6 +448,7 @@ void cuda_layer_cases(Suite *suite)
     TCase *tc = cuda_case(suite, "linear");
     tcase_add_loop_test(tc, test_linear, 0, 3 * (int)(sizeof layers / sizeof *layers));
     tcase_add_test(tc, test_linear_tall);
+    tcase_add_loop_test(tc, test_linear_blocks, 0, 12);
     tcase_add_test(tc, test_linear_nan);
     tcase_add_test(tc, test_linear_refused);
     tcase_add_test(tc, test_linear_alignment);

@@ -38,13 +38,17 @@ model "cnn bf16" 2 --model cnn $images --dtype bf16
 model "resnet bf16" 2 --model resnet --size 20 $images --dtype bf16 --lr 1e-3
 
 # Most of a model is frozen; each way to compute meets each type.
-for types in "f32 fp32" "bf16 fp32" "f32 bf16" "bf16 bf16"; do
+for types in "f32 fp32" "bf16 fp32" "f32 bf16" "bf16 bf16" "nf4 fp32" "nf4 bf16" "nf4 fp16"; do
     export FROZEN="${types% *}"
     dtype=${types#* }
     first=
     set -- --device cuda --data "$work/text" --seq-len 8 --batch-size 1 --global-batch 8 --steps 3 --seed 3 --quiet \
         --no-eval --dtype "$dtype"
     same "$FROZEN frozen, $dtype: 1 worker x 8" "$top/frozen_client" "$@"
+    if [ "$types" = "nf4 fp32" ]; then # blocks have the values that they have on the CPU
+        expect "$FROZEN frozen, on the CPU" 0 '' "$top/frozen_client" "$@" --device cpu --save "$work/cpu"
+        weights_near "$work/first" "$work/cpu" 1e-6 || fail "$FROZEN frozen, $dtype: not near what the CPU gives"
+    fi
     if [ "$types" = "f32 fp32" ] || [ "$types" = "bf16 bf16" ]; then
         same "$FROZEN frozen, $dtype: 2 workers x 4, zero" "$ddprun" -n 2 $share "$top/frozen_client" "$@" --zero 1
         replicas 4

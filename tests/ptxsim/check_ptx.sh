@@ -76,6 +76,7 @@ trainings() {
     model "mlp fp32" 1e-7 --data "$work/images" --hidden 33,17 --momentum 0.9,nesterov --weight-decay 1e-2
     model "gpt2 fp32" 1e-4 $gpt2 --dropout 0.1
     model "gpt2 bf16" 1e-2 $gpt2 --dropout 0.1 --dtype bf16 --optimizer adamw --clip-grad-norm 0.5
+    model "gpt2 fp16" 1e-3 $gpt2 --dropout 0.1 --dtype fp16,scale=1024
     model "llama fp32" 1e-4 $llama
     model "llama bf16, LoRA" 1e-2 $llama --dtype bf16 --lora r=4,targets=all-linear,dropout=0.1
     model "cnn fp32" 1e-7 --model cnn $images

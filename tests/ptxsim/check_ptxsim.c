@@ -184,6 +184,15 @@ END_TEST
 
 /* --- values --- */
 
+/* Rows of a are 1, 2, 1, 2 .. in columns 0 to 7 and 3 in the others; a column of b has its number.
+ */
+#define PRODUCT(name, a, b)                                                                        \
+    "shr.u32 %r4, %t, 2;\ncvt.rn.f32.u32 %f3, %r4;\ncvt.rn.f16x2.f32 %r5, %f3, %f3;\n"             \
+    "mov.u32 %r6, 0x40003c00;\nmov.u32 %r7, 0x42004200;\nmov.f32 %f4, 0f00000000;\n"               \
+    "mov.f32 %f5, %f4;\nmov.f32 %f6, %f4;\nmov.f32 %f7, %f4;\n"                                    \
+    "mma.sync.aligned." name ".row.col.f32.f16.f16.f32 {%f4, %f5, %f6, %f7}, {" a "}, {" b "}, "   \
+    "{%f4, %f5, %f6, %f7};\nmov.b32 %r3, %f4;\n"
+
 /* An expression of thread 5 with r1 = 5, r2 = -7; f1 = 5, f2 = -1 and rd1 = -3. */
 static const struct {
     const char *code;
@@ -193,6 +202,7 @@ static const struct {
     {"rem.s32 %r3, %r2, %r1;\n", (uint32_t)-2},
     {"div.s64 %rd2, %rd1, 2;\ncvt.u32.u64 %r3, %rd2;\n", (uint32_t)-1},
     {"shr.s32 %r3, %r2, 40;\n", (uint32_t)-1},
+    {"mov.b16 %rs1, 0x8100;\nshr.s16 %rs1, %rs1, 8;\ncvt.s32.s16 %r3, %rs1;\n", (uint32_t)-127},
     {"shr.u32 %r3, %r2, 32;\n", 0},
     {"min.s32 %r3, %r1, %r2;\n", (uint32_t)-7},
     {"bfi.b32 %r3, %r1, 0, 4, 8;\n", 0x50},
@@ -207,7 +217,10 @@ static const struct {
     {"cvt.rn.bf16x2.f32 %r3, 0f3f808000, 0f3f818000;\n", 0x3f803f82},       /* ties to even */
     {"cvt.rn.f16.f32 %rs1, 0f3f801000;\ncvt.u32.u16 %r3, %rs1;\n", 0x3c00}, /* likewise */
     {"cvt.rn.f16.f32 %rs1, 0fc77ff000;\ncvt.u32.u16 %r3, %rs1;\n", 0xfc00}, /* -65520 */
+    {"cvt.rn.f16x2.f32 %r3, 0f3f801000, 0f3f803000;\n", 0x3c003c02},
     {"mov.b16 %rs1, 1;\ncvt.f32.f16 %f3, %rs1;\nmov.b32 %r3, %f3;\n", 0x33800000},
+    {PRODUCT("m16n8k16", "%r6, %r6, %r7, %r7", "%r5, %r5"), 0x42900000}, /* 2 (4 3 + 4 6) */
+    {PRODUCT("m16n8k8", "%r6, %r6", "%r5"), 0x41c00000},                 /* 2 (4 3) */
     {"fma.rm.f32 %f3, %f2, 0f30800000, 0f3f800000;\nmov.b32 %r3, %f3;\n", 0x3f7fffff},
     {"ex2.approx.ftz.f32 %f3, 0fc3000000;\nmov.b32 %r3, %f3;\n", 0}, /* 2^-128 */
     {"cvt.sat.f32.f32 %f3, %f1;\nmov.b32 %r3, %f3;\n", 0x3f800000},

@@ -248,14 +248,22 @@ static void decode_vote(struct ptx_parser *p, struct ptx_ins *i, struct statemen
 
 static void decode_mma(struct ptx_parser *p, struct ptx_ins *i, struct statement *s)
 {
-    int count = 0;
-    expect(p,
-           strcmp(i->name, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32") == 0 &&
-               s->arguments == 4,
-           "a product");
+    static const struct {
+        const char *name;
+        char kind;
+        uint8_t columns;
+    } products[] = {{"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", 'h', 16},
+                    {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", 'g', 16},
+                    {"mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", 'g', 8}};
+    int which = 0, count = 0;
+    while (which < 3 && strcmp(i->name, products[which].name) != 0)
+        which++;
+    expect(p, which < 3 && s->arguments == 4, "a product");
+    i->from = (struct ptx_type){products[which].kind, 32};
+    i->vector = products[which].columns;
     for (int a = 0; a < 4; a++)
         count += operands(p, s->argument[a], &i->o[count], i->type);
-    expect(p, count == 4 + 4 + 2 + 4, "a fragment");
+    expect(p, count == 4 + i->vector / 4 + i->vector / 8 + 4, "a fragment");
     i->flow = PTX_ALIGNED;
     i->run = ptx_mma;
 }
@@ -297,11 +305,12 @@ static void decode_conversion(struct ptx_parser *p, struct ptx_ins *i, struct st
         expect(p, modifier(i, s->part[part]), s->part[part]);
     for (int a = 0; a < s->arguments; a++)
         i->o[a] = operand_of(p, s->argument[a], a ? i->from : i->type);
+    const bool pair = i->type.kind == 'h' || i->type.kind == 'g';
     const bool floats = i->from.kind == 'f' && i->type.kind == 'f';
     const bool to_integer = i->from.kind == 'f' && i->type.kind == 's' && i->type.bits == 64;
     expect(p,
-           s->arguments == (i->type.kind == 'h' ? 3 : 2) && !i->flush && !i->propagate_nan &&
-               (i->from.kind != 'f' || floats || to_integer || i->type.kind == 'h') &&
+           s->arguments == (pair ? 3 : 2) && !i->flush && !i->propagate_nan &&
+               (i->from.kind != 'f' || floats || to_integer || pair) &&
                (!floats || i->type.bits != 16 || i->from.bits == 32) &&
                i->rounding == (to_integer ? PTX_RZI : PTX_RN) &&
                (!i->saturate || (floats && i->type.bits == 32)),

@@ -6,7 +6,8 @@
 
 #include "tests/ptxsim/machine.h"
 
-/* PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type". With group = lane / 4 and
+/* PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type", of which those of
+ * mma.m16n8k8 with .f16 are the first half. With group = lane / 4 and
  * t = lane % 4, the elements of a lane in the order of its registers, the lower half first:
  *   A  a0..a7: row group (a0 a1 a4 a5) or group + 8, column 2 t + (i & 1), and 8 more from a4 on
  *   B  b0..b3: row 2 t + (i & 1), and 8 more from b2 on, column group

@@ -102,6 +102,7 @@ BINARY(shl_32, uint32_t, uint32_t, uint32_t, b > 31 ? 0 : a << b)
 BINARY(shl_64, uint64_t, uint64_t, uint32_t, b > 63 ? 0 : a << b)
 BINARY(shl_16, uint32_t, uint32_t, uint32_t, b > 15 ? 0 : LOW(a << b))
 BINARY(shr_u16, uint32_t, uint32_t, uint32_t, b > 15 ? 0 : LOW(a) >> b)
+BINARY(shr_s16, uint32_t, uint32_t, uint32_t, (int16_t)LOW(a) >> (b > 15 ? 15 : b))
 BINARY(shr_u32, uint32_t, uint32_t, uint32_t, b > 31 ? 0 : a >> b)
 BINARY(shr_u64, uint64_t, uint64_t, uint32_t, b > 63 ? 0 : a >> b)
 BINARY(shr_s32, uint32_t, int32_t, uint32_t, a >> (b > 31 ? 31 : b))
@@ -248,6 +249,7 @@ const struct ptx_operation ptx_integers[] = {
     {"shr.u16", "444", shr_u16},
     {"shr.u32", "444", shr_u32},
     {"shr.u64", "884", shr_u64},
+    {"shr.s16", "444", shr_s16},
     {"shr.s32", "444", shr_s32},
     {"shr.s64", "884", shr_s64},
     {"popc.b32", "44", count_32},

@@ -134,8 +134,8 @@ ptx_handler ptx_convert;
 ptx_handler ptx_load, ptx_store, ptx_copy_start, ptx_copies_wait;
 ptx_handler ptx_shuffle, ptx_vote, ptx_sync_warp, ptx_mma, ptx_load_matrix;
 
-/* Element `half` of two bf16 in a word. */
-float ptx_bf16(uint32_t word, int half);
+/* Element `half` of two bf16 or float16 in a word. */
+float ptx_half(struct ptx_type type, uint32_t word, int half);
 
 /* Where the elements of fragments are (warp.c). */
 int ptx_mma_row(char matrix, int lane, int i);

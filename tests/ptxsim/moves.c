@@ -71,8 +71,10 @@ static void unpack(struct ptx_warp *w, const struct ptx_ins *i, uint32_t lanes)
 
 /* --- cvt --- */
 
-float ptx_bf16(uint32_t word, int half)
+float ptx_half(struct ptx_type type, uint32_t word, int half)
 {
+    if (type.kind == 'g')
+        return ddp_f16_to_f32((uint16_t)(half ? word >> 16 : word));
     const uint32_t bits = half ? word & 0xffff0000U : word << 16;
     float value;
     memcpy(&value, &bits, sizeof value);
@@ -80,8 +82,10 @@ float ptx_bf16(uint32_t word, int half)
 }
 
 /* To nearest, to even; NaN is canonical. */
-static uint32_t bf16_of(float value)
+static uint32_t half_of(struct ptx_type type, float value)
 {
+    if (type.kind == 'g')
+        return isnan(value) ? 0x7fff : ddp_f16_of(value);
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     return isnan(value) ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
@@ -125,9 +129,9 @@ void ptx_convert(struct ptx_warp *w, const struct ptx_ins *i, uint32_t lanes)
 {
     const struct ptx_type to = i->type, from = i->from;
     const bool is_signed = from.kind == 's';
-    if (to.kind == 'h') { /* the first operand becomes the upper half */
-        PTX_EACH(lanes, PTX_U32(w, i->o[0])[l] = bf16_of(PTX_F32(w, i->o[1])[l]) << 16 |
-                                                 bf16_of(PTX_F32(w, i->o[2])[l]));
+    if (to.kind == 'h' || to.kind == 'g') { /* the first operand becomes the upper half */
+        PTX_EACH(lanes, PTX_U32(w, i->o[0])[l] = half_of(to, PTX_F32(w, i->o[1])[l]) << 16 |
+                                                 half_of(to, PTX_F32(w, i->o[2])[l]));
         return;
     }
     if (from.kind == 'f') {

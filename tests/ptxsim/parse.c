@@ -44,6 +44,8 @@ struct ptx_type ptx_type_of(const struct ptx_parser *p, const char *name)
         return (struct ptx_type){'p', 0};
     if (strcmp(name, "bf16x2") == 0)
         return (struct ptx_type){'h', 32};
+    if (strcmp(name, "f16x2") == 0)
+        return (struct ptx_type){'g', 32};
     char *end;
     const unsigned long bits = strtoul(name + 1, &end, 10);
     if (!strchr("busf", *name) || *end ||

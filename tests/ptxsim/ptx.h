@@ -19,7 +19,8 @@ enum { PTX_SHARED_START = 1024 };
 
 enum ptx_space { PTX_NOWHERE, PTX_GLOBAL, PTX_SHARED, PTX_PARAM };
 
-/* kind: 'b' bits, 'u' unsigned, 's' signed, 'f' float, 'h' bf16, 'p' predicate */
+/* kind: 'b' bits, 'u' unsigned, 's' signed, 'f' float, 'h' two of bf16, 'g' two of float16, 'p'
+ * predicate */
 struct ptx_type {
     char kind;
     uint8_t bits;
@@ -59,8 +60,8 @@ struct ptx_ins {
     enum ptx_flow flow;
     enum ptx_space space;
     enum ptx_rounding rounding;
-    struct ptx_type type, from; /* from: of a conversion */
-    uint8_t vector;             /* elements of a load or store */
+    struct ptx_type type, from; /* from: of a conversion, of the operands of a product */
+    uint8_t vector;             /* elements of a load or store; columns of a product's a */
     uint8_t mode;               /* comparison, kind of shuffle */
     bool flush, saturate, propagate_nan, transposed;
     bool guarded;

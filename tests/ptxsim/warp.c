@@ -65,21 +65,22 @@ void ptx_sync_warp(struct ptx_warp *w, const struct ptx_ins *i, uint32_t lanes)
 void ptx_mma(struct ptx_warp *w, const struct ptx_ins *i, uint32_t lanes)
 {
     float a[16][16], b[16][8], c[16][8];
+    const int columns = i->vector, right = 4 + columns / 4, sums = right + columns / 8;
     (void)lanes;
     for (int l = 0; l < PTX_WARP; l++) {
-        for (int e = 0; e < 8; e++)
+        for (int e = 0; e < columns / 2; e++)
             a[ptx_mma_row('a', l, e)][ptx_mma_column('a', l, e)] =
-                ptx_bf16(PTX_U32(w, i->o[4 + e / 2])[l], e & 1);
-        for (int e = 0; e < 4; e++)
+                ptx_half(i->from, PTX_U32(w, i->o[4 + e / 2])[l], e & 1);
+        for (int e = 0; e < columns / 4; e++)
             b[ptx_mma_row('b', l, e)][ptx_mma_column('b', l, e)] =
-                ptx_bf16(PTX_U32(w, i->o[8 + e / 2])[l], e & 1);
+                ptx_half(i->from, PTX_U32(w, i->o[right + e / 2])[l], e & 1);
         for (int e = 0; e < 4; e++)
-            c[ptx_mma_row('c', l, e)][ptx_mma_column('c', l, e)] = PTX_F32(w, i->o[10 + e])[l];
+            c[ptx_mma_row('c', l, e)][ptx_mma_column('c', l, e)] = PTX_F32(w, i->o[sums + e])[l];
     }
     for (int row = 0; row < 16 && !w->block->launch->no_products; row++)
         for (int column = 0; column < 8; column++) {
             double sum = (double)c[row][column];
-            for (int k = 0; k < 16; k++)
+            for (int k = 0; k < columns; k++)
                 sum += (double)a[row][k] * (double)b[k][column];
             c[row][column] = (float)sum;
         }

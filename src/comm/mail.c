@@ -38,7 +38,7 @@ struct bell {
 struct ddp_mail {
     const struct ddp_comm_place *place;
     struct nodes_mail *wire; /* to ranks of other machines, or NULL */
-    struct bell *bells; /* (most); then the rings, (most,most) by receiver and sender */
+    struct bell *bells;      /* (most); then the rings, (most,most) by receiver and sender */
     char *rings;
     size_t most;  /* ranks of a machine that has most */
     size_t bytes; /* of data in a ring */

@@ -96,9 +96,9 @@ struct nodes {
     char *small;                              /* payloads of a small call */
     char *memory;                             /* behind `in`, `out` and `small` */
     size_t memory_bytes;
-    struct nodes_channel *channels; /* that end at this rank */
+    struct nodes_channel *channels;         /* that end at this rank */
     uint32_t channels_opened, mails_opened; /* by all ranks together */
-    char *stage;                    /* registered, or NULL */
+    char *stage;                            /* registered, or NULL */
     size_t stage_bytes;
 };
 

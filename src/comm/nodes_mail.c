@@ -94,7 +94,8 @@ static void release(struct nodes_mail *mail, struct line *line)
 {
     const uint64_t i = line->read++ % SLOTS;
     line->taken = 0;
-    while (ddp_wire_state(&line->credits_out[i]) == DDP_WIRE_GOING) /* it came before this message */
+    while (ddp_wire_state(&line->credits_out[i]) ==
+           DDP_WIRE_GOING) /* it came before this message */
         mail->nodes->ops->progress(mail->nodes->wire);
     post_receive(mail, line, &line->in[i], DATA, line->slots + (SLOTS + i) * SLOT_BYTES,
                  SLOT_BYTES);

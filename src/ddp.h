@@ -217,7 +217,8 @@ DDP_API enum ddp_status ddp_comm_progress(ddp_comm *comm);
 DDP_API enum ddp_status ddp_comm_finish(ddp_comm *comm);
 
 /* Bytes from each rank to each other one, for programs that pass messages of their own. Between two
- * ranks bytes arrive in their order; a reader must know how many to expect. Neither end waits: write takes as many bytes as there is room for, read gives as many as have
+ * ranks bytes arrive in their order; a reader must know how many to expect.
+ * Neither end waits: write takes as many bytes as there is room for, read gives as many as have
  * arrived, and both return that number. A program that can do nothing waits for a change: it reads
  * the count of changes before it tries.
  *   mail  [out] freed with ddp_mail_close(), before its communicator is destroyed. Several of them

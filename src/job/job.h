@@ -31,7 +31,8 @@ enum ddp_status ddp_job_get_node_id(ddp_job *job, int slot, void *id, size_t byt
 /* Where a rank can be reached from other machines: each rank writes its own, the same whenever a
  * process does, at most DDP_ADDRESS_MAX_BYTES; any rank waits for any. A worker may be several
  * processes, one after another: each writes another, and waits for those of the others that were
- * written as often. Several machines only. The errors of ids; DDP_ERR_MISMATCH: it is not what that rank has written. */
+ * written as often. Several machines only.
+ * The errors of ids; DDP_ERR_MISMATCH: it is not what that rank has written. */
 enum ddp_status ddp_job_put_address(ddp_job *job, const void *address, size_t bytes);
 enum ddp_status ddp_job_get_address(ddp_job *job, int rank,
                                     unsigned char address[DDP_ADDRESS_MAX_BYTES], size_t *bytes,

@@ -44,7 +44,8 @@ static void post(const struct job *job)
     struct ddp_posted posted;
     while (ddp_mirror_next(&cluster->mirror, &job->board, &posted)) {
         struct link_posted message = {.attempt = (uint32_t)job->plan->restart,
-                                      .number = (uint32_t)posted.number};
+                                      .number = (uint32_t)posted.number,
+                                      .edition = posted.edition};
         memcpy(message.data, posted.data, posted.bytes);
         link_send(cluster->link, cluster->node, LINK_POSTED, &message,
                   offsetof(struct link_posted, data) + posted.bytes);
@@ -62,6 +63,7 @@ static void hear_posted(const struct job *job, const struct link_message *messag
     const struct link_posted *there = message->data;
     struct ddp_posted posted = {
         .number = there->number < INT_MAX ? (int)there->number : -1,
+        .edition = there->edition,
         .bytes = (uint32_t)(message->bytes - offsetof(struct link_posted, data))};
     memcpy(posted.data, there->data, posted.bytes);
     if (ddp_mirror_put(&job->cluster->mirror, &job->board, &posted))

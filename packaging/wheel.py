@@ -27,8 +27,8 @@ import sys
 import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-# What every machine with glibc has.
-SYSTEM = re.compile(r"(libc|libm|libdl|librt|libpthread|ld-linux-.*)\.so\.\d+")
+# What every machine with glibc has; and the runtime of C++, which libtiff needs, and of which a copy would need the newest glibc.
+SYSTEM = re.compile(r"(libc|libm|libdl|librt|libpthread|ld-linux-.*|libstdc\+\+|libgcc_s)\.so\.\d+")
 PROGRAMS = ("ddprun", "ddpreport", "trainer")
 PLUGINS = ("libddp-pmix.so", "libddp-ucx.so")
 CUDA_PLUGIN = "libddp-cuda.so"

@@ -216,14 +216,15 @@ DDP_API enum ddp_status ddp_comm_allreduce_start(ddp_comm *comm, void *buffer, s
 DDP_API enum ddp_status ddp_comm_progress(ddp_comm *comm);
 DDP_API enum ddp_status ddp_comm_finish(ddp_comm *comm);
 
-/* Bytes from each rank to each other one of the same machine, for programs that pass messages of
- * their own. Between two ranks bytes arrive in their order; a reader must know how many to expect.
+/* Bytes from each rank to each other one, for programs that pass messages of their own. Between two
+ * ranks bytes arrive in their order; a reader must know how many to expect.
  * Neither end waits: write takes as many bytes as there is room for, read gives as many as have
  * arrived, and both return that number. A program that can do nothing waits for a change: it reads
  * the count of changes before it tries.
  *   mail  [out] freed with ddp_mail_close(), before its communicator is destroyed. Several of them
  *         are independent of each other, and may be used by a thread each. Opening is collective
- * DDP_ERR_UNSUPPORTED: several machines. ddp_mail_wait(): DDP_ERR_TIMEOUT, DDP_ERR_ABORTED. */
+ * DDP_ERR_UNSUPPORTED: a device's communicator. ddp_mail_wait(): DDP_ERR_TIMEOUT, DDP_ERR_ABORTED.
+ */
 typedef struct ddp_mail ddp_mail;
 
 DDP_API enum ddp_status ddp_mail_open(ddp_mail **mail, ddp_comm *comm);

@@ -57,7 +57,7 @@ struct link_step {
 /* Sent as far as its data go: offsetof(struct link_posted, data) + bytes. */
 struct link_posted {
     uint32_t attempt;
-    uint32_t number; /* as in struct ddp_posted; not checked */
+    uint32_t number, edition; /* as in struct ddp_posted; not checked */
     unsigned char data[DDP_BOARD_ADDRESS_BYTES];
 };
 

@@ -15,7 +15,7 @@ from torch import distributed as dist
 from . import _lib
 from ._lib import lib
 
-_header = struct.Struct("<qQ")  # tag, bytes
+_header = struct.Struct("<qqQ")  # number of the group, tag, bytes
 _WAIT_MS = 20  # until the peers of transfers are looked after
 
 
@@ -23,11 +23,14 @@ class Transfer(dist.Work):
     """A message that is sent or received. `tensor` keeps its memory; after() is called when it is
     complete, by whoever waits for it."""
 
-    def __init__(self, post, peer, tag, tensor, nbytes, deadline, after=None):
+    def __init__(self, box, peer, tag, tensor, deadline, after=None):
         super().__init__()
-        self.post, self.peer, self.tag, self.tensor, self.after = post, peer, tag, tensor, after
-        self.address, self.nbytes, self.at = tensor.data_ptr(), nbytes, 0
-        self.deadline = deadline
+        self.box, self.post = box, box.post
+        self.peer = None if peer is None else box.ranks[peer]
+        self.tag = box.number, tag
+        self.tensor, self.deadline, self.after = tensor, deadline, after
+        self.address, self.at = tensor.data_ptr(), 0
+        self.nbytes = tensor.numel() * tensor.element_size()
         self.done = False
         self.failure = None
 
@@ -50,9 +53,38 @@ class Transfer(dist.Work):
         return self.failure
 
     def _source_rank(self):
-        return self.peer
+        return self.box.ranks.index(self.peer)
 
     source_rank = _source_rank
+
+
+class Box:
+    """The part of a group in a Post, which several groups may share. `ranks`: the group's, as the
+    Post numbers them; `number` is theirs alone."""
+
+    def __init__(self, post, rank, ranks, number=0):
+        self.post, self.rank, self.ranks, self.number = post, rank, ranks, number
+        self.count = 0  # of exchanges: their tag
+
+    def send(self, tensor, peer, tag, deadline):
+        return self.post.send(Transfer(self, peer, tag, tensor.contiguous(), deadline))
+
+    def receive(self, tensor, peer, tag, deadline):
+        whole = tensor.contiguous()
+        after = None if whole is tensor else lambda: tensor.copy_(whole)
+        return self.post.receive(Transfer(self, peer, tag, whole, deadline, after))
+
+    def exchange(self, sends, receives, timeout_ms):
+        """Tensors by rank: what each rank gets, and gives. All at the same time."""
+        self.count += 1
+        arguments = self.count, time.monotonic() + timeout_ms / 1000
+        works = [self.receive(t, r, *arguments) for r, t in receives.items() if r != self.rank]
+        works += [self.send(t, r, *arguments) for r, t in sends.items() if r != self.rank]
+        if self.rank in receives:
+            mine = receives[self.rank]
+            mine.copy_(sends[self.rank].view_as(mine))
+        for work in works:
+            work.wait()
 
 
 class _Incoming:
@@ -61,7 +93,7 @@ class _Incoming:
     def __init__(self):
         self.header = ctypes.create_string_buffer(_header.size)
         self.at = 0  # bytes of the header
-        self.tag = self.nbytes = 0
+        self.tag, self.nbytes = None, 0
         self.target = None  # the Transfer, or the bytearray of a message that nobody awaits yet
         self.got = 0
         self.unexpected = []  # (tag, bytearray)
@@ -87,7 +119,7 @@ class Post:
     # --- posting ---
 
     def send(self, transfer):
-        head = bytearray(_header.pack(transfer.tag, transfer.nbytes))
+        head = bytearray(_header.pack(*transfer.tag, transfer.nbytes))
         with self.lock:
             self.sends[transfer.peer].append((transfer, head))
         return self._begin(transfer)
@@ -171,7 +203,8 @@ class Post:
             stream.unexpected = kept
 
     def _begin_message(self, peer, stream):
-        stream.tag, stream.nbytes = _header.unpack(stream.header.raw)
+        *tag, stream.nbytes = _header.unpack(stream.header.raw)
+        stream.tag = tuple(tag)
         transfer = self._take(peer, stream.tag)
         if transfer is None or not self._fits(transfer, peer, stream.nbytes):
             transfer = bytearray(stream.nbytes)
@@ -220,7 +253,7 @@ class Post:
         """The ranks without whose help transfers do not complete."""
         peers = {peer for peer, queue in enumerate(self.sends) if queue}
         for transfer in self.receives:
-            others = (r for r in range(self.comm.size) if r != self.comm.rank)
+            others = (r for r in transfer.box.ranks if r != self.comm.rank)
             peers.update(others if transfer.peer is None else (transfer.peer,))
         peers.update(
             peer for peer, s in enumerate(self.streams) if isinstance(s.target, Transfer)
@@ -248,16 +281,22 @@ class Post:
             moved = self._receive_some(peer) or moved
         return moved
 
-    def _look_after(self):
-        """What is late, and whose rank has gone, fails; a broken stream cannot be used again."""
+    def _look_after(self, status):
+        """What is late, and whose rank has gone, fails; a broken stream cannot be used again.
+        `status`: of waiting."""
+        if status != _lib.TIMEOUT:
+            self._fail_all(self.comm.error(status, "send or receive"))
+            return
         now = time.monotonic()
         for transfer in self._open_transfers():
             if now > transfer.deadline:
                 who = "any rank" if transfer.peer is None else f"rank {transfer.peer}"
-                self._fail_all(
-                    _lib.Error(_lib.TIMEOUT, f"Timed out in a send or receive with {who}")
-                )
-                return
+                late = _lib.Error(_lib.TIMEOUT, f"Timed out in a send or receive with {who}")
+                if transfer not in self.receives:
+                    self._fail_all(late)
+                    return
+                self.receives.remove(transfer)
+                self._complete(transfer, late)
         peers = self._awaited()
         for peer in peers:
             status = lib.ddp_job_check_rank(self.comm.job, peer)
@@ -275,20 +314,23 @@ class Post:
         return transfer.done
 
     def drive(self, transfer):
-        self.waiters += 1
+        with self.lock:
+            self.waiters += 1
         try:
             while not transfer.done:
                 seen = lib.ddp_mail_changes(self.mail)
                 if not self.progress(transfer):
                     self._sleep(seen)
         finally:
-            self.waiters -= 1
+            with self.lock:
+                self.waiters -= 1
             self.wake.set()
 
     def _sleep(self, seen):
-        if lib.ddp_mail_wait(self.mail, seen, _WAIT_MS) != _lib.OK:
+        status = lib.ddp_mail_wait(self.mail, seen, _WAIT_MS)
+        if status != _lib.OK:
             with self.lock:
-                self._look_after()
+                self._look_after(status)
 
     def _run(self):
         """Moves what nobody waits for."""

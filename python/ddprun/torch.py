@@ -2,11 +2,12 @@
 """The backend "ddp" of torch.distributed: CPU tensors.
 
 Each process group is a job of libddp of its own: its rank 0 hosts it, and hands the address to the
-others through the group's store. On several machines it is the job of ddprun. Collectives run at
-once where their caller waits for them, and otherwise, in their order, in a thread of the group. See
+others through the group's store. A group of all ranks on several machines is the job of ddprun, and
+one of some of them uses its mail. Collectives run at once where their caller waits for them, and otherwise, in their order, in a thread of the group. See
 ddprun-torch(7)."""
 
 import atexit
+import os
 import queue
 import threading
 import time
@@ -20,7 +21,7 @@ from torch.distributed import ReduceOp
 
 from . import _lib, _machines
 from ._call import Call, run_calls
-from ._mail import Post, Transfer
+from ._mail import Box, Post
 
 _dtypes = {
     torch.float32: _lib.F32,
@@ -86,23 +87,31 @@ class ProcessGroup(dist.ProcessGroup):
         self._queue = queue.SimpleQueue()
         self._thread = None
         self._pending = 0  # calls in the queue
-        self._count = 0  # of exchanges: their tag
         self._done = None
-        launched = _machines.job_of(rank, size)
-        if launched:
-            job = launched
-        elif rank == 0:
-            job, address = _lib.host_job(size)
-            store.set("ddp", address)
+        self._exchanges = self._messages = None  # Boxes
+        self._parts = weakref.WeakSet()  # groups that use its mail
+        ranks = _machines.spread(store, rank, size, timeout)
+        if ranks is None:
+            self._open(_machines.meet(store, rank, size, timeout))
+        elif ranks == list(range(int(os.environ["WORLD_SIZE"]))):
+            self._open(_lib.open_job())
+            _machines.add(self)
         else:
-            store.wait(["ddp"], timeout)
-            job = _lib.join_job(store.get("ddp"), rank)
-        self._comm = _lib.Comm(job)
-        has_mail = size > 1 and not launched
-        self._exchanges = Post(self._comm, False) if has_mail else None
-        self._messages = Post(self._comm, True) if has_mail else None
+            whole = _machines.whole()
+            whole._parts.add(self)
+            number = _machines.agree(store, rank, timeout)
+            self._exchanges = Box(whole._exchanges.post, rank, ranks, number)
+            self._messages = Box(whole._messages.post, rank, ranks, number)
+            self._comm = _machines.Comm(whole._comm, self._exchanges)
         self._done = _done()
         atexit.register(_close, weakref.ref(self))
+
+    def _open(self, job):
+        self._comm = _lib.Comm(job)
+        if self._size > 1:
+            ranks = range(self._size)
+            self._exchanges = Box(Post(self._comm, False), self._rank, ranks)
+            self._messages = Box(Post(self._comm, True), self._rank, ranks)
 
     # --- what torch asks of a group ---
 
@@ -158,10 +167,12 @@ class ProcessGroup(dist.ProcessGroup):
         if self._thread:
             self._queue.put(None)
             self._thread.join()
+        for part in list(self._parts):
+            part.shutdown()
         with self._turn:
-            for post in (self._exchanges, self._messages):
-                if post:
-                    post.close()
+            for box in (self._exchanges, self._messages):
+                if box and box.number == 0:
+                    box.post.close()
             self._thread = self._exchanges = self._messages = None
             self._comm.close()
 
@@ -403,34 +414,11 @@ class ProcessGroup(dist.ProcessGroup):
     # --- copying to some ---
 
     def _exchange(self, sends, receives):
-        """Tensors by rank: what each rank gets, and gives. All at the same time."""
-        if self._exchanges is None:
-            _machines.exchange(self._rank, self._size, self._gather_all, sends, receives)
-            return
-        self._count += 1
-        deadline = time.monotonic() + self._comm.timeout_ms / 1000
-        works = []
-        for peer, tensor in receives.items():
-            if peer == self._rank:
-                tensor.copy_(sends[peer].view_as(tensor))
-            else:
-                works.append(self._receive(self._exchanges, tensor, peer, self._count, deadline))
-        for peer, tensor in sends.items():
-            if peer != self._rank:
-                works.append(self._send(self._exchanges, tensor, peer, self._count, deadline))
-        for work in works:
-            work.wait()
-
-    @staticmethod
-    def _send(post, tensor, peer, tag, deadline):
-        whole = tensor.contiguous()
-        return post.send(Transfer(post, peer, tag, whole, _nbytes(whole), deadline))
-
-    @staticmethod
-    def _receive(post, tensor, peer, tag, deadline):
-        whole = tensor.contiguous()
-        after = None if whole is tensor else lambda: tensor.copy_(whole)
-        return post.receive(Transfer(post, peer, tag, whole, _nbytes(whole), deadline, after))
+        """Tensors by rank: what each rank gets, and gives."""
+        if self._exchanges:
+            self._exchanges.exchange(sends, receives, self._comm.timeout_ms)
+        elif receives:  # a group of one
+            receives[0].copy_(sends[0].view_as(receives[0]))
 
     def gather(self, outputs, inputs, opts=c10d.GatherOptions()):
         root, (tensor,) = opts.rootRank, _dense(inputs)
@@ -485,7 +473,7 @@ class ProcessGroup(dist.ProcessGroup):
         if not 0 <= rank < self._size or rank == self._rank:
             raise ValueError(f"rank {rank}: a message needs another rank of {self._size}")
         if self._messages is None:
-            raise RuntimeError("the backend ddp has no messages between machines: use gloo's")
+            raise RuntimeError("the process group has been destroyed")
         return rank
 
     def _deadline(self, timeout=None):
@@ -494,16 +482,18 @@ class ProcessGroup(dist.ProcessGroup):
 
     def send(self, tensors, peer, tag=0):
         (tensor,) = _dense(tensors)
-        return self._send(self._messages, tensor, self._peer(peer), tag, self._deadline())
+        peer = self._peer(peer)
+        return self._messages.send(tensor, peer, tag, self._deadline())
 
     def recv(self, tensors, peer, tag=0):
         (tensor,) = _dense(tensors)
-        return self._receive(self._messages, tensor, self._peer(peer), tag, self._deadline())
+        peer = self._peer(peer)
+        return self._messages.receive(tensor, peer, tag, self._deadline())
 
     def recv_anysource(self, tensors, tag=0):
         (tensor,) = _dense(tensors)
         self._peer((self._rank + 1) % self._size)
-        return self._receive(self._messages, tensor, None, tag, self._deadline())
+        return self._messages.receive(tensor, None, tag, self._deadline())
 
     recvAnysource = recv_anysource
 
@@ -519,8 +509,8 @@ class ProcessGroup(dist.ProcessGroup):
         arguments = _BARRIER_TAG, deadline
         if self._rank > 0:
             try:
-                self._send(self._messages, signal, 0, *arguments).wait()
-                self._receive(self._messages, signal, 0, *arguments).wait()
+                self._messages.send(signal, 0, *arguments).wait()
+                self._messages.receive(signal, 0, *arguments).wait()
             except _lib.Error as error:
                 raise RuntimeError(
                     f"Rank {self._rank} successfully reached monitoredBarrier, but received "
@@ -530,7 +520,7 @@ class ProcessGroup(dist.ProcessGroup):
         if ms <= 0:
             raise RuntimeError(f"Rank 0 timed out in monitoredBarrier after {ms} ms")
         others = range(1, self._size)
-        arrivals = {r: self._receive(self._messages, signal, r, *arguments) for r in others}
+        arrivals = {r: self._messages.receive(signal, r, *arguments) for r in others}
         missing = []
         for rank, arrival in arrivals.items():
             try:
@@ -543,7 +533,7 @@ class ProcessGroup(dist.ProcessGroup):
             who = ("Ranks " if wait_all_ranks else "Rank ") + ", ".join(map(str, missing))
             raise RuntimeError(f"{who} failed to pass monitoredBarrier in {ms} ms")
         for rank in others:
-            self._send(self._messages, signal, rank, *arguments).wait()
+            self._messages.send(signal, rank, *arguments).wait()
 
 
 def _close(reference):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the files of the communicator over several machines share. Each calls only those before it:
- * nodes_order.c, nodes_wire.c, nodes_chunks.c, nodes_channel.c, nodes.c.
+ * nodes_order.c, nodes_wire.c, nodes_chunks.c, nodes_channel.c, nodes_mail.c, nodes.c.
  *
  * Rails: rank l of a machine talks to the ranks l of the others and to nobody else, about the
  * slices of these ranks, which it adds up for its machine, in the memory that the machine's ranks
@@ -96,9 +96,9 @@ struct nodes {
     char *small;                              /* payloads of a small call */
     char *memory;                             /* behind `in`, `out` and `small` */
     size_t memory_bytes;
-    struct nodes_channel *channels; /* that end at this rank */
-    uint32_t channels_opened;       /* by all ranks together */
-    char *stage;                    /* registered, or NULL */
+    struct nodes_channel *channels;         /* that end at this rank */
+    uint32_t channels_opened, mails_opened; /* by all ranks together */
+    char *stage;                            /* registered, or NULL */
     size_t stage_bytes;
 };
 
@@ -204,5 +204,20 @@ enum ddp_status nodes_channel_pass(struct ddp_channel_end *end, uint64_t message
 /* Waits until both ends of all channels leave: the other may have messages to receive. */
 void nodes_channels_leave(struct nodes *nodes, int64_t deadline);
 void nodes_channels_free(struct nodes *nodes);
+
+/* A connection with a rank of the job, which need not be on this one's rails. */
+enum ddp_status nodes_connect(struct nodes *nodes, int peer);
+
+/* --- nodes_mail.c --- */
+
+/* Between ranks of different machines, as ddp.h says; close() waits a while for theirs. changes()
+ * counts what has come and what can be sent, turn() is one of waiting for that. */
+struct nodes_mail;
+enum ddp_status nodes_mail_open(struct nodes_mail **mail, struct nodes *nodes);
+void nodes_mail_close(struct nodes_mail *mail);
+size_t nodes_mail_write(struct nodes_mail *mail, int to, const void *data, size_t bytes);
+size_t nodes_mail_read(struct nodes_mail *mail, int from, void *data, size_t bytes);
+uint32_t nodes_mail_changes(struct nodes_mail *mail);
+enum ddp_status nodes_mail_turn(struct nodes_mail *mail, int *idle);
 
 #endif

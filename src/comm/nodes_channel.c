@@ -117,7 +117,7 @@ enum ddp_status nodes_channel_pass(struct ddp_channel_end *end, uint64_t message
 
 /* --- opening --- */
 
-static enum ddp_status connect_peer(struct nodes *nodes, int peer)
+enum ddp_status nodes_connect(struct nodes *nodes, int peer)
 {
     const struct ddp_comm_place *place = nodes->place;
     unsigned char address[DDP_ADDRESS_MAX_BYTES];
@@ -133,7 +133,7 @@ static enum ddp_status connect_ends(struct nodes *nodes, struct nodes_channel *c
 {
     const int64_t deadline = ddp_deadline_ns(HELLO_MS);
     struct ddp_wire_op hello = {0};
-    enum ddp_status status = c->end.sends ? connect_peer(nodes, c->end.peer) : DDP_OK;
+    enum ddp_status status = c->end.sends ? nodes_connect(nodes, c->end.peer) : DDP_OK;
     int idle = 0;
     if (status != DDP_OK)
         return status;
@@ -151,7 +151,7 @@ static enum ddp_status connect_ends(struct nodes *nodes, struct nodes_channel *c
     if (status == DDP_OK && ddp_wire_state(&hello) == DDP_WIRE_LOST)
         status = nodes_lost(nodes, c->end.peer);
     nodes->ops->cancel(nodes->wire, &hello);
-    return status == DDP_OK && !c->end.sends ? connect_peer(nodes, c->end.peer) : status;
+    return status == DDP_OK && !c->end.sends ? nodes_connect(nodes, c->end.peer) : status;
 }
 
 static enum ddp_status open_wire_end(struct nodes *nodes, struct nodes_channel *c,

@@ -236,14 +236,16 @@ void ddp_board_abort(struct ddp_board *board, uint32_t by)
         ddp_futex_wake(&ddp_board_address(board, rank)->state);
 }
 
-bool ddp_board_put(struct ddp_board_post *post, const void *data, size_t bytes)
+bool ddp_board_put(struct ddp_board_post *post, uint32_t edition, const void *data, size_t bytes)
 {
-    uint32_t empty = DDP_POST_EMPTY;
-    if (!atomic_compare_exchange_strong(&post->state, &empty, DDP_POST_WRITING))
+    uint32_t before = atomic_load(&post->state);
+    const bool newer = ddp_post_ready(before) && ddp_post_edition(before) < edition;
+    if ((before != DDP_POST_EMPTY && !newer) ||
+        !atomic_compare_exchange_strong(&post->state, &before, DDP_POST_WRITING))
         return false;
     memcpy(ddp_board_data(post), data, bytes);
     atomic_store(&post->bytes, (uint32_t)bytes);
-    atomic_store(&post->state, DDP_POST_READY);
+    atomic_store(&post->state, edition * DDP_POST_STATES + DDP_POST_READY);
     ddp_futex_wake(&post->state);
     return true;
 }

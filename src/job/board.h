@@ -85,12 +85,13 @@ enum ddp_post_state {
     DDP_POST_EMPTY = 0,
     DDP_POST_WRITING = 1,
     DDP_POST_READY = 2,
+    DDP_POST_STATES = 4, /* times the edition: the next process of a rank has another address */
 };
 
-/* What one rank writes once and others wait for: an id, or where the rank can be reached from other
- * machines. The data lie behind it. */
+/* What one rank writes and others wait for: an id, once, or where the rank can be reached from
+ * other machines. The data lie behind it. */
 struct ddp_board_post {
-    _Atomic uint32_t state; /* futex: enum ddp_post_state */
+    _Atomic uint32_t state; /* futex: enum ddp_post_state, and the edition */
     _Atomic uint32_t bytes;
 };
 
@@ -241,6 +242,17 @@ static inline struct ddp_board_post *ddp_board_address(const struct ddp_board *b
     return &((struct ddp_board_address *)&board->memory->lines[board->shape.workers])[rank].post;
 }
 
+/* Whether the state is of data that are there; of which edition. */
+static inline bool ddp_post_ready(uint32_t state)
+{
+    return state % DDP_POST_STATES == DDP_POST_READY;
+}
+
+static inline uint32_t ddp_post_edition(uint32_t state)
+{
+    return state / DDP_POST_STATES;
+}
+
 static inline unsigned char *ddp_board_data(struct ddp_board_post *post)
 {
     return (unsigned char *)(post + 1);
@@ -315,8 +327,8 @@ uint64_t ddp_board_arrived(const struct ddp_board *board, int rank,
 
 /* --- for both sides -------------------------------------------------------------------------- */
 
-/* Writes what is posted, which fits, and wakes who waits. False: it has been written before. */
-bool ddp_board_put(struct ddp_board_post *post, const void *data, size_t bytes);
+/* Writes what is posted, which fits, and wakes who waits. False: this edition has been written. */
+bool ddp_board_put(struct ddp_board_post *post, uint32_t edition, const void *data, size_t bytes);
 
 /* Stores a text in so many words, cut to fit; loads one, cut and with anything unprintable
  * replaced. */

@@ -28,8 +28,10 @@ int ddp_job_node_of(const ddp_job *job, int rank);
 enum ddp_status ddp_job_put_node_id(ddp_job *job, int slot, const void *id, size_t bytes);
 enum ddp_status ddp_job_get_node_id(ddp_job *job, int slot, void *id, size_t bytes, int timeout_ms);
 
-/* Where a rank can be reached from other machines: each rank writes its own, the same whenever it
- * does in an attempt, at most DDP_ADDRESS_MAX_BYTES; any rank waits for any. Several machines only.
+/* Where a rank can be reached from other machines: each rank writes its own, the same whenever a
+ * process does, at most DDP_ADDRESS_MAX_BYTES; any rank waits for any. A worker may be several
+ * processes, one after another: each writes another, and waits for those of the others that were
+ * written as often. Several machines only.
  * The errors of ids; DDP_ERR_MISMATCH: it is not what that rank has written. */
 enum ddp_status ddp_job_put_address(ddp_job *job, const void *address, size_t bytes);
 enum ddp_status ddp_job_get_address(ddp_job *job, int rank,

@@ -48,14 +48,17 @@ bool ddp_mirror_next(struct ddp_mirror *mirror, const struct ddp_board *board,
     for (int i = 0; i < DDP_ID_SLOTS + board->shape.workers; i++) {
         const int number = i < DDP_ID_SLOTS ? i : i + first;
         struct ddp_board_post *post = post_of(board, number);
-        if (mirror->posted[number] || atomic_load(&post->state) != DDP_POST_READY)
+        const uint32_t state = atomic_load(&post->state);
+        if (mirror->posted[number] == state || !ddp_post_ready(state))
             continue;
         posted->number = number;
+        posted->edition = ddp_post_edition(state);
         posted->bytes = atomic_load(&post->bytes);
         if (posted->bytes > most_bytes(number))
             posted->bytes = most_bytes(number);
         memcpy(posted->data, ddp_board_data(post), posted->bytes);
-        return mirror->posted[number] = true;
+        mirror->posted[number] = state;
+        return true;
     }
     return false;
 }
@@ -69,8 +72,8 @@ bool ddp_mirror_put(struct ddp_mirror *mirror, const struct ddp_board *board,
         (rank >= first && rank < first + board->shape.workers) ||
         posted->bytes > most_bytes(posted->number))
         return false;
-    mirror->posted[posted->number] = true;
-    ddp_board_put(post_of(board, posted->number), posted->data, posted->bytes);
+    mirror->posted[posted->number] = DDP_POST_READY; /* an id: it has one edition */
+    ddp_board_put(post_of(board, posted->number), posted->edition, posted->data, posted->bytes);
     return true;
 }
 

@@ -17,7 +17,8 @@ void ddp_bell_take(int fd);
 
 /* What has been told of this board, or was heard: zeroed at first. */
 struct ddp_mirror {
-    bool posted[DDP_ID_SLOTS + DDP_BOARD_MAX_WORLD]; /* by number; of addresses this node's */
+    uint32_t posted[DDP_ID_SLOTS + DDP_BOARD_MAX_WORLD]; /* states by number; of addresses this
+                                                            node's */
     bool stop_request;
     bool abort;
 };
@@ -26,6 +27,7 @@ struct ddp_mirror {
  * DDP_ID_SLOTS + rank. */
 struct ddp_posted {
     int number;
+    uint32_t edition;
     uint32_t bytes;
     unsigned char data[DDP_BOARD_ADDRESS_BYTES];
 };

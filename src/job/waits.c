@@ -147,18 +147,19 @@ enum ddp_status ddp_job_barrier(ddp_job *job, int timeout_ms)
     return DDP_OK;
 }
 
-/* --- ids and addresses: written once, by one rank ------------------------------------------- */
+/* --- ids, written once, and addresses, by each process of a rank ----------------------------- */
 
 /* One of them on the board; "WHAT NUMBER" in messages. */
 struct posted {
     struct ddp_board_post *post;
     const char *what;
     int number;
+    uint32_t edition;
 };
 
 static enum ddp_status put(const struct posted *to, const void *data, size_t bytes)
 {
-    return ddp_board_put(to->post, data, bytes)
+    return ddp_board_put(to->post, to->edition, data, bytes)
                ? DDP_OK
                : ddp_fail(DDP_ERR_INVALID, "%s %d has been written before", to->what, to->number);
 }
@@ -167,7 +168,8 @@ static enum ddp_status wait_posted(ddp_job *job, const struct posted *from, int 
 {
     const int64_t deadline_ns = ddp_deadline_ns(timeout_ms);
     uint32_t state;
-    while ((state = atomic_load(&from->post->state)) != DDP_POST_READY) {
+    while (!ddp_post_ready(state = atomic_load(&from->post->state)) ||
+           ddp_post_edition(state) < from->edition) {
         enum ddp_status status = ddp_wait_change(job, &from->post->state, state, deadline_ns);
         if (status == DDP_ERR_TIMEOUT)
             return ddp_fail(status, "%s %d: no rank has written it within %d ms", from->what,
@@ -190,7 +192,7 @@ static enum ddp_status find_id(ddp_job *job, bool of_node, int slot, size_t byte
         return ddp_fail(DDP_ERR_INVALID, "an id of %zu bytes: at most %d fit", bytes,
                         DDP_ID_MAX_BYTES);
     *posted =
-        (struct posted){of_node ? &m->node_ids[slot].post : &m->ids[slot].post, "id slot", slot};
+        (struct posted){of_node ? &m->node_ids[slot].post : &m->ids[slot].post, "id slot", slot, 0};
     return DDP_OK;
 }
 
@@ -243,12 +245,14 @@ enum ddp_status ddp_job_get_node_id(ddp_job *job, int slot, void *id, size_t byt
 
 static struct posted address_of(const ddp_job *job, int rank)
 {
-    return (struct posted){ddp_board_address(&job->board, rank), "the address of rank", rank};
+    struct ddp_board_post *own = ddp_board_address(&job->board, job->rank);
+    return (struct posted){ddp_board_address(&job->board, rank), "the address of rank", rank,
+                           ddp_post_edition(atomic_load(&own->state))};
 }
 
 enum ddp_status ddp_job_put_address(ddp_job *job, const void *address, size_t bytes)
 {
-    const struct posted to = address_of(job, job->rank);
+    struct posted to = address_of(job, job->rank);
     unsigned char data[DDP_BOARD_ADDRESS_BYTES];
     if (bytes > DDP_ADDRESS_MAX_BYTES)
         return ddp_fail(DDP_ERR_INVALID, "an address of %zu bytes: at most %d fit", bytes,
@@ -257,9 +261,11 @@ enum ddp_status ddp_job_put_address(ddp_job *job, const void *address, size_t by
     memcpy(data, &hash, sizeof hash);
     memcpy(data + sizeof hash, address, bytes);
     bytes += sizeof hash;
-    if (atomic_load(&to.post->state) == DDP_POST_READY && atomic_load(&to.post->bytes) == bytes &&
+    const bool there = ddp_post_ready(atomic_load(&to.post->state));
+    if (there && atomic_load(&to.post->bytes) == bytes &&
         memcmp(ddp_board_data(to.post), data, bytes) == 0)
         return DDP_OK;
+    to.edition += there; /* an earlier process of this worker had another */
     enum ddp_status status = put(&to, data, bytes);
     if (status == DDP_OK)
         ddp_bell_ring(job->bell_fd);

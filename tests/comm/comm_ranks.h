@@ -86,6 +86,10 @@ extern ranks_body *const channel_mismatch_rows[CHANNEL_MISMATCH_ROWS]; /* on 3 r
 extern ranks_body *const channel_timeout_rows[2];                      /* on 2 ranks */
 extern ranks_body *const channel_killed_rows[2]; /* on 2 ranks or more, of which 1 dies */
 
+/* --- comm_mail.c --- */
+
+ranks_body row_mail; /* on any number */
+
 /* --- comm_groups.c: stages of replicas; arguments and differ have no comm --- */
 
 extern int groups_stages; /* the ranks are replicas of so many */

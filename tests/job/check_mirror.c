@@ -221,6 +221,36 @@ START_TEST(ids_and_addresses)
 }
 END_TEST
 
+/* As if each rank were three processes: nobody sees the address of an earlier one. */
+static int readdress(ddp_job *job, int rank)
+{
+    char mine[32];
+    unsigned char address[DDP_ADDRESS_MAX_BYTES];
+    size_t bytes;
+    for (int process = 0; process < 3; process++) {
+        snprintf(mine, sizeof mine, "process %d of %d", process, rank);
+        for (int again = 0; again < 2; again++)
+            if (ddp_job_put_address(job, mine, sizeof mine) != DDP_OK)
+                return 1;
+        for (int other = 0; other < RANKS; other++) {
+            snprintf(mine, sizeof mine, "process %d of %d", process, other);
+            if (ddp_job_get_address(job, other, address, &bytes, 20000) != DDP_OK ||
+                bytes != sizeof mine || strcmp(mine, (char *)address) != 0)
+                return 2;
+        }
+        if (ddp_job_barrier(job, 20000) != DDP_OK)
+            return 3;
+    }
+    return 0;
+}
+
+START_TEST(addresses_of_processes)
+{
+    make_nodes();
+    run_nodes(readdress);
+}
+END_TEST
+
 /* A library of networks may not bear an address that is not as it was: it is never shown one. */
 static int read_damaged(ddp_job *job, int rank)
 {
@@ -424,6 +454,7 @@ Suite *test_suite(void)
     TCase *processes = test_case(suite, "processes", 60);
     tcase_add_checked_fixture(processes, share, NULL);
     tcase_add_test(processes, ids_and_addresses);
+    tcase_add_test(processes, addresses_of_processes);
     tcase_add_loop_test(processes, damaged_addresses, 1, 5);
     tcase_add_test(processes, barrier_rounds);
     tcase_add_loop_test(processes, barrier_late, 0, 3);

@@ -251,19 +251,34 @@ def late(rank, size):
     dist.barrier()
 
 
-def between(rank, size):
-    """What does not go between machines."""
-    for call in (dist.send, dist.recv):
-        try:
-            call(torch.ones(1), (rank + 1) % size)
-            raise AssertionError("a message went between machines")
-        except RuntimeError as error:
-            assert "use gloo" in str(error), error
+def groups(rank, size):
+    """The same in a group of some ranks, and between them."""
     again = dist.new_group()
     tensor = torch.ones(3)
     dist.all_reduce(tensor, group=again)
     same(tensor, torch.full((3,), float(size)), "a second group of all")
     dist.destroy_process_group(again)
+    for members in ([0, 1], list(range(1, size)), [0, size - 1]):
+        group = dist.new_group(members)
+        if rank not in members:
+            continue
+        whole, here = dist.group.WORLD, members.index(rank)
+        dist.group.WORLD = group  # what follows is for a world
+        try:
+            order(here, len(members))
+            if members == [0, size - 1]:
+                copies(here, 2)
+                reductions(here, 2)
+        finally:
+            dist.group.WORLD = whole
+        first, last = members[0], members[-1]
+        if rank == first:
+            dist.send(value(1, torch.float64), last, group=group, tag=3)
+        elif rank == last:
+            got = torch.empty(ODD, dtype=torch.float64)
+            assert dist.recv(got, group=group, tag=3) == first
+            same(got, value(1, torch.float64), "message in a group")
+        dist.destroy_process_group(group)
 
 
 def dies(rank, size):

@@ -67,7 +67,7 @@ static enum ddp_status read_factors(const struct ddp_gguf *gguf, struct ddp_rope
         return ddp_fail(DDP_ERR_FORMAT, "%s: tensor %s is not %" PRId64 " values of F32",
                         gguf->file.path, tensor->name, rope->size / 2);
     enum ddp_status status =
-        ddp_input_file_read(&gguf->file, tensor->offset, factors, (size_t)tensor->bytes);
+        ddp_gguf_read_bytes(gguf, tensor, 0, factors, (size_t)tensor->bytes);
     if (status == DDP_OK && rope->kind != DDP_ROPE_DEFAULT)
         status = ddp_fail(DDP_ERR_FORMAT, "%s: tensor %s beside another scaling of positions",
                           gguf->file.path, tensor->name);

@@ -99,8 +99,9 @@ enum ddp_status ddp_gguf_check(const char *path, const struct ddp_hf_llama *conf
 {
     struct loading loading;
     uint64_t bytes[DDP_GGUF_BF16 + 1] = {0}, most = 0;
-    *files = (struct ddp_hf_llama_files){.count = 1};
+    *files = (struct ddp_hf_llama_files){.count = 0};
     enum ddp_status status = open_file(&loading, path, config);
+    files->count = (size_t)loading.gguf.shard_count;
     for (size_t i = 0; status == DDP_OK && i < loading.gguf.count; i++) {
         const struct ddp_gguf_tensor *tensor = &loading.gguf.tensors[i];
         files->bytes += tensor->bytes;
@@ -184,8 +185,8 @@ static enum ddp_status read_part(const struct ddp_gguf *gguf, const struct ddp_g
                         "of %s: choose another --frozen-dtype",
                         gguf->file.path, tensor->name, columns, own->name);
     for (int64_t r = 0; status == DDP_OK && r < to->dims[0]; r++) {
-        status = ddp_input_file_read(&gguf->file, tensor->offset + (uint64_t)(first + r) * bytes,
-                                     raw, (size_t)bytes);
+        status =
+            ddp_gguf_read_bytes(gguf, tensor, (uint64_t)(first + r) * bytes, raw, (size_t)bytes);
         if (status != DDP_OK)
             return status;
         ddp_gguf_decode(tensor->type, raw, columns, row);

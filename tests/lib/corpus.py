@@ -533,6 +533,9 @@ def write_gguf():
             ("good-plain", file()), ("good-tied", file(drop=["output.weight"])), ("good-spm", file(spm)), ("good-no-tokenizer", file(drop=[
                 "tokenizer.ggml.tokens"])), ("good-aligned", file({"general.alignment": (4, 32)})), ("good-scores-nan", file({
                     **spm, "tokenizer.ggml.scores": (9, (6, [float("nan"), float("inf"), 1.0]))})),
+            ("good-shard", file({"split.no": (4, 0), "split.count": (4, 1), "split.tensors.count": (5, 12)})),
+            ("bad-shard-name", file({"split.no": (4, 0), "split.count": (4, 3)})), ("bad-shard-second", file({
+                "split.no": (4, 1), "split.count": (4, 3)})), ("bad-shards-many", file({"split.count": (4, 1 << 31)})),
             ("bad-empty", b""), ("bad-magic", file(magic=b"GGML")), ("bad-version-2", file(version=2)), ("bad-big-endian", file(version=3 << 24)),
             ("bad-cut-header", file()[:300]), ("bad-cut-data", file()[:-40]), ("bad-count-of-keys", file(counts=(12, 1 << 60))),
             ("bad-count-of-tensors", file(counts=(1 << 60, 14))), ("bad-architecture", file({"general.architecture": (8, b"gemma3")})),

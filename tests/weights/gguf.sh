@@ -47,6 +47,30 @@ done
 expect 'what was loaded stays' 0 '^exported' "$trainer" --load "$work/bf16.gguf" --export "$work/kept.gguf"
 same 'what was loaded stays' "$work/bf16.gguf" "$work/kept.gguf"
 
+# A model in several files is loaded by the first one.
+expect 'split' 0 '' ./gguf_tool split "$work/llama.gguf" "$work/s" 3
+expect 'from shards' 0 '^exported' "$trainer" --load "$work/s-00001-of-00003.gguf" --export "$work/joined.gguf"
+same 'from shards' "$work/joined.gguf" "$work/llama.gguf"
+expect 'info of shards' 0 '^weights     f32, 3 files of 0.00 GiB$' "$trainer" info "$work/s-00001-of-00003.gguf"
+expect 'another shard' 3 'it is shard 2 of 3 of a model: load the first one, whose name ends in -00001-of-00003.gguf$' \
+    "$trainer" info "$work/s-00002-of-00003.gguf"
+cp "$work/s-00001-of-00003.gguf" "$work/renamed.gguf"
+expect 'a shard with another name' 3 'renamed.gguf: it is the first of 3 shards, .*must end in -00001-of-00003.gguf$' "$trainer" info "$work/renamed.gguf"
+./gguf_tool split "$work/llama.gguf" "$work/o" 4 || fail 'split in four'
+mv "$work/s-00003-of-00003.gguf" "$work/kept.gguf"
+expect 'a shard is missing' 4 'shard 3 of the 3 of this model is missing: .*/s-00003-of-00003.gguf$' "$trainer" info "$work/s-00001-of-00003.gguf"
+[ "$(wc -l <"$work/out")" -eq 1 ] || fail 'a shard is missing: not one line'
+cp "$work/s-00002-of-00003.gguf" "$work/s-00003-of-00003.gguf"
+expect 'a shard twice' 3 's-00003-of-00003.gguf: by its name it is shard 3 of 3, and by its keys shard 2 of 3$' "$trainer" info "$work/s-00001-of-00003.gguf"
+cp "$work/o-00003-of-00004.gguf" "$work/s-00003-of-00003.gguf"
+expect 'a shard of another' 3 'shard 3 of 3, and by its keys shard 3 of 4$' "$trainer" info "$work/s-00001-of-00003.gguf"
+./gguf_tool split "$work/phi3.gguf" "$work/p" 3 || fail 'split of phi3'
+cp "$work/p-00003-of-00003.gguf" "$work/s-00003-of-00003.gguf"
+expect 'a shard of another model' 3 'its shards have [0-9]* tensors, and split.tensors.count says [0-9]*$' "$trainer" info "$work/s-00001-of-00003.gguf"
+head -c 2000 "$work/kept.gguf" >"$work/s-00003-of-00003.gguf"
+expect 'a shard is cut' 3 's-00003-of-00003.gguf: the file is cut' "$trainer" info "$work/s-00001-of-00003.gguf"
+rm "$work/kept.gguf"
+
 # Training from a file is training from its directory, in full and with adapters, and so is what it writes.
 awk 'BEGIN { for (i = 0; i < 800; i++) printf "\\%03o\\000", (i * i * 7 + i * 31) % 96 }' >"$work/octal"
 # shellcheck disable=SC2059

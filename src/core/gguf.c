@@ -21,7 +21,7 @@
 #define HEADER_MOST  ((uint64_t)256 << 20) /* bytes in front of the tensors */
 #define VALUES_MOST  (1 << 24)             /* in all arrays: each takes memory of its own */
 #define TENSORS_MOST 65536
-#define SHARDS_MOST  500 /* each stays open */
+#define SHARDS_MOST  500                /* each stays open */
 #define LARGEST      ((int64_t)1 << 40) /* of a dimension */
 
 enum { U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64, KINDS };

@@ -452,23 +452,26 @@ static int64_t split_key(const struct ddp_gguf *gguf, const char *key)
 static enum ddp_status add_shard(struct ddp_gguf *gguf, struct ddp_gguf *shard, int index)
 {
     const int64_t number = split_key(shard, "split.no"), count = split_key(shard, "split.count");
-    enum ddp_status status = DDP_OK;
     if (number != index || count != gguf->shard_count)
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: by its name it is shard %d of %d, and by its keys shard %" PRId64
                         " of %" PRId64,
                         shard->file.path, index + 1, gguf->shard_count, number + 1, count);
-    for (size_t i = 0; status == DDP_OK && i < shard->count; i++) {
+    if (gguf->count + shard->count > TENSORS_MOST)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: more than %d tensors in all shards", shard->file.path,
+                        TENSORS_MOST);
+    struct ddp_gguf_tensor *all =
+        reallocarray(gguf->tensors, gguf->count + shard->count + 1, sizeof *all);
+    if (!all)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    gguf->tensors = all;
+    for (size_t i = 0; i < shard->count; i++) {
         shard->tensors[i].shard = index;
-        status = ddp_array_append(&gguf->tensors, &gguf->count, &shard->tensors[i],
-                                  sizeof shard->tensors[i]);
+        all[gguf->count++] = shard->tensors[i];
     }
-    if (status == DDP_OK && gguf->count > TENSORS_MOST)
-        status = ddp_fail(DDP_ERR_FORMAT, "%s: more than %d tensors in all shards",
-                          shard->file.path, TENSORS_MOST);
     gguf->more[index - 1] = shard->file;
     shard->file = (struct ddp_input_file){.fd = -1};
-    return status;
+    return DDP_OK;
 }
 
 static enum ddp_status open_shards(struct ddp_gguf *gguf, const char *path, int count)

@@ -101,7 +101,7 @@ enum ddp_status ddp_load_find(struct ddp_load *load, const struct ddp_train_opti
     char *path = directory ? ddp_path_bare(options->load) : strdup(options->load);
     if (!path)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    if (!directory && !ddp_gguf_is(path)) {
+    if (!directory && (!ddp_gguf_is(path) || ddp_gguf_is_gpt2(path))) {
         load->file = path;
         return DDP_OK;
     }

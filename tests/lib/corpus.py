@@ -499,10 +499,10 @@ def write_gguf():
             return struct.pack("<IQ", content[0], len(content[1])) + b"".join(value(content[0], c) for c in content[1])
         return text(content) if kind == 8 else struct.pack({4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q"}[kind], content)
 
-    def file(keys=(), tensors=(), version=3, drop=(), counts=None, magic=b"GGUF"):
-        pairs = {**model, **dict(keys)}
+    def file(keys=(), tensors=(), version=3, drop=(), counts=None, magic=b"GGUF", base=None):
+        pairs = {**(base or (model, layer))[0], **dict(keys)}
         pairs = {k: v for k, v in pairs.items() if k not in drop}
-        all_tensors = [t for t in layer if t[0] not in drop and t[0] not in [o[0] for o in tensors]] + list(tensors)
+        all_tensors = [t for t in (base or (model, layer))[1] if t[0] not in drop and t[0] not in [o[0] for o in tensors]] + list(tensors)
         out = magic + struct.pack("<IQQ", version, *(counts or (len(all_tensors), len(pairs))))
         for key, (kind, content) in pairs.items():
             out += text(key.encode()) + struct.pack("<I", kind) + value(kind, content)
@@ -527,6 +527,16 @@ def write_gguf():
     layer += [("blk.0." + n + ".weight", dims, 1 if len(dims) > 1 else 0)
               for n, dims in (("attn_norm", (4,)), ("attn_q", (4, 4)), ("attn_k", (4, 2)), ("attn_v", (4, 2)), ("attn_output", (4, 4)),
                               ("ffn_norm", (4,)), ("ffn_gate", (4, 4)), ("ffn_up", (4, 4)), ("ffn_down", (4, 4)))]
+    sizes = {"block_count": 1, "context_length": 8, "embedding_length": 4, "feed_forward_length": 16, "attention.head_count": 2}
+    vectors = [("output_norm", 4)] + [("blk.0." + n, size) for n, size in (
+        ("attn_norm", 4), ("attn_qkv", 12), ("attn_output", 4), ("ffn_norm", 4), ("ffn_up", 16), ("ffn_down", 4))]
+    gpt2 = ({"general.architecture": (8, b"gpt2"), **{"gpt2." + k: (4, v) for k, v in sizes.items()}, **{
+        k: v for k, v in model.items() if "token" in k}},
+            [("token_embd.weight", (4, 3), 0), ("position_embd.weight", (4, 8), 0), ("output_norm.weight", (4,), 0)]
+            + [(n + ".bias", (size,), 0) for n, size in vectors]
+            + [("blk.0." + n + ".weight", dims, 0) for n, dims in (("attn_norm", (4,)), ("attn_qkv", (4, 12)), ("attn_output", (4, 4)), (
+                "ffn_norm", (4,)), ("ffn_up", (4, 16)), ("ffn_down", (16, 4)))])
+    head = ("output.weight", (4, 3), 0)
     spm = {"tokenizer.ggml.model": (8, b"llama"), "tokenizer.ggml.scores": (9, (6, [-1.0, -2.0, -0.5]))}
     norm = "output_norm.weight"
     for name, data in (
@@ -536,6 +546,12 @@ def write_gguf():
             ("good-shard", file({"split.no": (4, 0), "split.count": (4, 1), "split.tensors.count": (5, 12)})),
             ("bad-shard-name", file({"split.no": (4, 0), "split.count": (4, 3)})), ("bad-shard-second", file({
                 "split.no": (4, 1), "split.count": (4, 3)})), ("bad-shards-many", file({"split.count": (4, 1 << 31)})),
+            ("good-gpt2", file(base=gpt2)), ("good-gpt2-head", file(tensors=[head], base=gpt2)), ("bad-gpt2-head", file(
+                tensors=[("output.weight", (4, 3), 1)], base=gpt2)), ("bad-gpt2-hidden", file({"gpt2.feed_forward_length": (4, 12)}, base=gpt2)),
+            ("bad-gpt2-context", file({"gpt2.context_length": (4, 9)}, base=gpt2)), ("bad-gpt2-layers", file({
+                "gpt2.block_count": (4, 1 << 29)}, base=gpt2)), ("bad-gpt2-no-heads", file(drop=["gpt2.attention.head_count"], base=gpt2)),
+            ("bad-gpt2-missing", file(drop=["blk.0.ffn_up.bias"], base=gpt2)), ("bad-gpt2-extra", file(tensors=[("blk.1.ffn_up.bias", (4,), 0)], base=gpt2)),
+            ("bad-gpt2-eps", file({"gpt2.attention.layer_norm_epsilon": (6, 2.0)}, base=gpt2)),
             ("bad-empty", b""), ("bad-magic", file(magic=b"GGML")), ("bad-version-2", file(version=2)), ("bad-big-endian", file(version=3 << 24)),
             ("bad-cut-header", file()[:300]), ("bad-cut-data", file()[:-40]), ("bad-count-of-keys", file(counts=(12, 1 << 60))),
             ("bad-count-of-tensors", file(counts=(1 << 60, 14))), ("bad-architecture", file({"general.architecture": (8, b"gemma3")})),

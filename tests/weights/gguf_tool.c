@@ -9,8 +9,7 @@
  *   gguf_tool decode TYPE             the reverse
  *   gguf_tool mix FILE OTHER          a copy of FILE whose layers' matrices are made up, of q6_k in
  *                                     ffn_down and else q4_k
- *   gguf_tool split FILE STEM COUNT   STEM-00001-of-COUNT.gguf with the keys, and the tensors in the
- *                                     others
+ *   gguf_tool split FILE STEM COUNT   STEM-00001-of-COUNT.gguf, which has the keys, and the others
  * TYPE is ggml's number. */
 #include "config.h"
 
@@ -184,7 +183,7 @@ static int mix(const char *from, const char *to)
     return fail(status);
 }
 
-/* A shard; the first one has no tensors, and all keys. */
+/* A shard; the first one has all keys. */
 static enum ddp_status put_shard(const struct ddp_gguf *gguf, const char *stem, int index,
                                  int count)
 {
@@ -192,8 +191,8 @@ static enum ddp_status put_shard(const struct ddp_gguf *gguf, const char *stem, 
     ddp_atomic_file *file = NULL;
     uint8_t *raw = calloc(1, MOST);
     json_t *keys = index ? json_object() : json_deep_copy(gguf->keys);
-    const size_t first = index ? gguf->count * (size_t)(index - 1) / (size_t)(count - 1) : 0;
-    const size_t end = gguf->count * (size_t)index / (size_t)(count - 1);
+    const size_t first = gguf->count * (size_t)index / (size_t)count;
+    const size_t end = gguf->count * (size_t)(index + 1) / (size_t)count;
     json_object_set_new(keys, "split.no", json_integer(index));
     json_object_set_new(keys, "split.count", json_integer(count));
     json_object_set_new(keys, "split.tensors.count", json_integer((json_int_t)gguf->count));

@@ -144,12 +144,14 @@ static enum ddp_status check_description(const struct ddp_load *load)
                     load->model->name, unsaid);
 }
 
-/* What --adapters names: a directory of PEFT, else weights of ours that are adapters alone. */
+/* What --adapters names: a directory of PEFT, a GGUF file, else weights of ours that are adapters alone. */
 static enum ddp_status read_adapters(struct ddp_load *load, bool tell)
 {
     struct ddp_model_config config = {.classes = 0};
     const struct ddp_model *model = NULL;
     enum ddp_status status = DDP_OK;
+    if (ddp_gguf_is(load->adapters))
+        return ddp_gguf_read_adapters(&load->peft.lora, load->adapters, &load->hf.shape);
     if (ddp_data_file_exists(load->adapters) && !(load->saved = strdup(load->adapters)))
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
     if (!load->saved && !ddp_peft_is(load->adapters))

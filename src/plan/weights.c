@@ -58,11 +58,14 @@ static enum ddp_status load_directory(const struct ddp_load *load, const ddp_gra
         status = load->gguf
                      ? ddp_gguf_load(load->directory, &load->hf, values.all, values.base)
                      : ddp_hf_llama_load(load->directory, &load->hf, values.all, values.base);
+    const struct ddp_hf_values *adapters = values.all + values.base;
+    const size_t count = values.count - values.base;
     if (status == DDP_OK && load->saved)
         status = ddp_train_weights_load(load->saved, graph, 0, weights, frozen);
     else if (status == DDP_OK && load->adapters)
-        status =
-            ddp_peft_load(load->adapters, values.all + values.base, values.count - values.base);
+        status = ddp_gguf_is(load->adapters)
+                     ? ddp_gguf_load_each(load->adapters, &load->hf.shape, adapters, count)
+                     : ddp_peft_load(load->adapters, adapters, count);
     free(values.all);
     return status;
 }

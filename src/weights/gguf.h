@@ -70,6 +70,22 @@ enum ddp_status ddp_gguf_load(const char *path, const struct ddp_hf_llama *confi
 enum ddp_status ddp_gguf_check(const char *path, const struct ddp_hf_llama *config,
                                struct ddp_hf_llama_files *files);
 
+/* Reads parameters each of which is a tensor of its own, and nothing else: those of a gpt2, or of
+ * adapters.
+ *   shape  whose rows may be permuted
+ * DDP_ERR_FORMAT: names the file and the tensor. */
+enum ddp_status ddp_gguf_load_each(const char *path, const struct ddp_llama *shape,
+                                   const struct ddp_hf_values *values, size_t count);
+
+/* Whether a file has adapters. Says nothing. */
+bool ddp_gguf_is_adapters(const char *path);
+
+/* Rank, alpha and targets of the adapters in a file, for a base of that shape; the file does not
+ * say whether they are rank-stabilised, which alpha includes. DDP_ERR_FORMAT: names the file and
+ * the key or the tensor. */
+enum ddp_status ddp_gguf_read_adapters(struct ddp_lora *lora, const char *path,
+                                       const struct ddp_llama *base);
+
 /* enum ddp_dtype of blocks of the linear layers' matrices as they lie in a file, in the order of
  * struct ddp_lora; 0 where they do not.
  *   types [out]  DDP_LLAMA_LINEARS for each layer */
@@ -88,10 +104,6 @@ bool ddp_gguf_is_gpt2(const char *path);
 
 /* Its keys. DDP_ERR_FORMAT: names the file and the key. */
 enum ddp_status ddp_gguf_read_gpt2(struct ddp_gguf_gpt2 *gpt2, const char *path);
-
-/* Its weights, into all parameters of a GPT-2. DDP_ERR_FORMAT: names the file and the tensor. */
-enum ddp_status ddp_gguf_load_gpt2(const char *path, const struct ddp_hf_values *values,
-                                   size_t count);
 
 /* Adds its keys. DDP_ERR_MEMORY. */
 enum ddp_status ddp_gguf_set_gpt2(json_t *keys, const struct ddp_gguf_gpt2 *gpt2);

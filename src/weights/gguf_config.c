@@ -257,6 +257,11 @@ static enum ddp_status fill(struct reading *reading, const struct ddp_gguf *gguf
 {
     char key[128];
     int64_t window = 0, experts = 0;
+    const char *kind = json_string_value(json_object_get(gguf->keys, "general.type"));
+    if (kind && strcmp(kind, "adapter") == 0)
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: adapters alone: load their base, and give them with --adapters",
+                        gguf->file.path);
     enum ddp_status status = take_family(reading);
     if (status != DDP_OK)
         return status;

@@ -44,6 +44,7 @@ static enum ddp_status describe(const char *path, const struct ddp_model **model
 static enum ddp_status read_file(const char *path, const ddp_graph *graph, int64_t heads,
                                  float *flat, void *frozen)
 {
+    static const struct ddp_llama none; /* no rows are permuted */
     struct ddp_hf_llama config;
     const bool gpt2 = ddp_gguf_is_gpt2(path);
     const int count = ddp_graph_place_count(graph);
@@ -55,7 +56,7 @@ static enum ddp_status read_file(const char *path, const ddp_graph *graph, int64
     for (int i = 0; status == DDP_OK && i < count; i++)
         values[i] = ddp_hf_values_of(ddp_graph_place_at(graph, i, flat, frozen));
     if (status == DDP_OK)
-        status = gpt2 ? ddp_gguf_load_gpt2(path, values, (size_t)count)
+        status = gpt2 ? ddp_gguf_load_each(path, &none, values, (size_t)count)
                       : ddp_gguf_load(path, &config, values, (size_t)count);
     free(values);
     return status;

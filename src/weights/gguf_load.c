@@ -277,7 +277,7 @@ enum ddp_status ddp_gguf_load(const char *path, const struct ddp_hf_llama *confi
     return status;
 }
 
-/* Each parameter of a GPT-2 is a tensor. */
+/* Each parameter is a tensor. */
 static enum ddp_status list_kinds(struct loading *loading, const struct ddp_hf_values *values,
                                   size_t count)
 {
@@ -297,10 +297,9 @@ static enum ddp_status list_kinds(struct loading *loading, const struct ddp_hf_v
     return DDP_OK;
 }
 
-enum ddp_status ddp_gguf_load_gpt2(const char *path, const struct ddp_hf_values *values,
-                                   size_t count)
+enum ddp_status ddp_gguf_load_each(const char *path, const struct ddp_llama *shape,
+                                   const struct ddp_hf_values *values, size_t count)
 {
-    static const struct ddp_llama none; /* no rows are permuted */
     struct loading loading = {.kinds = NULL};
     enum ddp_status status = ddp_gguf_open(&loading.gguf, path);
     if (status == DDP_OK)
@@ -308,7 +307,7 @@ enum ddp_status ddp_gguf_load_gpt2(const char *path, const struct ddp_hf_values 
     if (status == DDP_OK)
         status = check_tensors(&loading);
     if (status == DDP_OK)
-        status = read_all(&loading, &none, values, count);
+        status = read_all(&loading, shape, values, count);
     close_file(&loading);
     return status;
 }

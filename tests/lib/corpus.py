@@ -537,6 +537,8 @@ def write_gguf():
             + [("blk.0." + n + ".weight", dims, 0) for n, dims in (("attn_norm", (4,)), ("attn_qkv", (4, 12)), ("attn_output", (4, 4)), (
                 "ffn_norm", (4,)), ("ffn_up", (4, 16)), ("ffn_down", (16, 4)))])
     head = ("output.weight", (4, 3), 0)
+    lora = ({"general.architecture": (8, b"llama"), "general.type": (8, b"adapter"), "adapter.type": (8, b"lora"), "adapter.lora.alpha": (6, 4.0)},
+            [("blk.0.attn_q.weight.lora_a", (4, 2), 0), ("blk.0.attn_q.weight.lora_b", (2, 4), 1)])
     spm = {"tokenizer.ggml.model": (8, b"llama"), "tokenizer.ggml.scores": (9, (6, [-1.0, -2.0, -0.5]))}
     norm = "output_norm.weight"
     for name, data in (
@@ -552,6 +554,13 @@ def write_gguf():
                 "gpt2.block_count": (4, 1 << 29)}, base=gpt2)), ("bad-gpt2-no-heads", file(drop=["gpt2.attention.head_count"], base=gpt2)),
             ("bad-gpt2-missing", file(drop=["blk.0.ffn_up.bias"], base=gpt2)), ("bad-gpt2-extra", file(tensors=[("blk.1.ffn_up.bias", (4,), 0)], base=gpt2)),
             ("bad-gpt2-eps", file({"gpt2.attention.layer_norm_epsilon": (6, 2.0)}, base=gpt2)),
+            ("good-lora", file(base=lora)), ("good-lora-alpha-0", file({"adapter.lora.alpha": (6, 0.0)}, base=lora)),
+            ("bad-lora-type", file({"adapter.type": (8, b"dora")}, base=lora)), ("bad-lora-alpha", file({"adapter.lora.alpha": (6, -1.0)}, base=lora)),
+            ("bad-lora-architecture", file({"general.architecture": (8, b"qwen2")}, base=lora)), ("bad-lora-half", file(
+                drop=["blk.0.attn_q.weight.lora_a"], base=lora)), ("bad-lora-none", file(drop=["blk.0.attn_q.weight.lora_b"], base=lora)),
+            ("bad-lora-shape", file(tensors=[("blk.0.attn_q.weight.lora_a", (5, 2), 0)], base=lora)),
+            ("bad-lora-rank", file(tensors=[("blk.0.attn_v.weight.lora_b", (3, 4), 0)], base=lora)),
+            ("bad-lora-extra", file(tensors=[("token_embd.weight.lora_a", (4, 2), 0)], base=lora)),
             ("bad-empty", b""), ("bad-magic", file(magic=b"GGML")), ("bad-version-2", file(version=2)), ("bad-big-endian", file(version=3 << 24)),
             ("bad-cut-header", file()[:300]), ("bad-cut-data", file()[:-40]), ("bad-count-of-keys", file(counts=(12, 1 << 60))),
             ("bad-count-of-tensors", file(counts=(1 << 60, 14))), ("bad-architecture", file({"general.architecture": (8, b"gemma3")})),

@@ -38,7 +38,7 @@ sources_of() {
         for part in added alphabet bpe decode encode encode_long encode_many encoder gguf_cuts gguf_read nfc read_steps regex tokenizer tokenizer_open vocabulary; do
             echo "data/text/$part.c"
         done
-        [ "$1" = tokenizer ] || echo "core/blocks.c weights/gguf_load.c weights/gguf_gpt2.c weights/gpt2_tensors.c weights/gguf_config.c weights/gguf_blocks.c weights/gguf_names.c weights/hf_llama_tensors.c weights/hf_keys.c weights/hf_llama_config.c weights/hf_llama_rope.c weights/hf_llama_load.c weights/safetensors.c weights/safetensors_index.c model/lora.c core/portable_math.c"
+        [ "$1" = tokenizer ] || echo "core/blocks.c weights/gguf_adapters.c weights/gguf_load.c weights/gguf_gpt2.c weights/gpt2_tensors.c weights/gguf_config.c weights/gguf_blocks.c weights/gguf_names.c weights/hf_llama_tensors.c weights/hf_keys.c weights/hf_llama_config.c weights/hf_llama_rope.c weights/hf_llama_load.c weights/safetensors.c weights/safetensors_index.c model/lora.c core/portable_math.c"
         ;;
     wordpiece) echo "$core core/input_file.c core/json.c core/parse.c core/write.c data/text/nfc.c data/text/vocabulary.c data/text/wordpiece.c data/text/wordpiece_open.c" ;;
     text) echo "$core core/json.c core/parse.c data/byte_source.c data/text_file.c" ;;

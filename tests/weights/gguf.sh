@@ -96,7 +96,19 @@ expect 'adapters converted' 0 '' "$trainer" --load "$work/llama" --adapters "$wo
 same 'adapters converted' "$work/converted.gguf" "$work/lora.llama.gguf"
 expect 'adapters that name their base' 0 '' "$trainer" --load "$work/llama.gguf.peft" --export "$work/later.gguf,merge"
 same 'adapters that name their base' "$work/later.gguf" "$work/merged.llama.gguf"
-expect 'adapters alone are no model' 3 'attn|block_count is missing|token_embd' "$trainer" info "$work/lora.llama.gguf"
+expect 'adapters alone are no model' 3 'lora.llama.gguf: adapters alone: load their base' "$trainer" info "$work/lora.llama.gguf"
+expect 'adapters from GGUF' 0 '^exported' "$trainer" --load "$work/llama" --adapters "$work/lora.llama.gguf" --export "$work/later.gguf,merge"
+same 'adapters from GGUF' "$work/later.gguf" "$work/merged.llama.gguf"
+expect 'adapters from GGUF to PEFT' 0 '^exported' "$trainer" --load "$work/llama" --adapters "$work/lora.llama.gguf" --export "$work/again.peft"
+same 'adapters from GGUF to PEFT' "$work/again.peft/adapter_model.safetensors" "$work/llama.peft/adapter_model.safetensors"
+for from in llama.peft lora.llama.gguf; do
+    expect "adapters of $from go on" 0 '' "$trainer" $steps --load "$work/llama.gguf" --adapters "$work/$from" --export "$work/on.$from.gguf"
+done
+same 'adapters go on' "$work/on.llama.peft.gguf" "$work/on.lora.llama.gguf.gguf"
+expect 'a model as adapters' 3 'general.type is not "adapter": a model belongs to --load' \
+    "$trainer" --load "$work/llama" --adapters "$work/llama.gguf" --export "$work/d.gguf"
+expect 'adapters of another base' 3 'not those of a base with general.architecture "phi3"' \
+    "$trainer" --load "$work/phi3" --adapters "$work/lora.llama.gguf" --export "$work/d.gguf"
 
 # A gpt2, to and from GGUF, by conversion and by training.
 gpt2='--model gpt2 --layers 2 --heads 2 --channels 32'

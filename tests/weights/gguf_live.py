@@ -354,6 +354,22 @@ def answers(model, adapters="-"):
     return floats(tool, "answers", model, adapters, str(COUNT), *map(str, PROMPT))
 
 
+def rewrite_adapters(path):
+    """With the calls that convert_lora_to_gguf.py makes."""
+    reader, again = gguf.GGUFReader(path), os.path.join(work, "rewritten.gguf")
+    writer = gguf.GGUFWriter(again, reader.fields["general.architecture"].contents())
+    writer.add_type(gguf.GGUFType.ADAPTER)
+    writer.add_string(gguf.Keys.Adapter.TYPE, "lora")
+    writer.add_float32(gguf.Keys.Adapter.LORA_ALPHA, reader.fields["adapter.lora.alpha"].contents())
+    for tensor in reversed(reader.tensors):
+        writer.add_tensor(tensor.name, tensor.data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return again
+
+
 def check_adapters(name, directory, base):
     """Trained a little, exported in both forms."""
     data = os.path.join(work, "tokens.bin")
@@ -369,6 +385,8 @@ def check_adapters(name, directory, base):
         check(f"{name}: {what}: adapters change the answers", np.abs(ours[:V] - answers(directory)[:V]).max() > 0.05)
         figure = compare_answers(f"{name}: {what}: adapters", base, ours, file)
         print(f"{name}, adapters {what}: logits {figure}")
+        check(f"{name}: {what}: from their GGUF file", np.array_equal(answers(directory, file), ours))
+        check(f"{name}: {what}: as gguf-py writes them", np.array_equal(answers(directory, rewrite_adapters(file)), ours))
         # The same, with the GGUF file as the base; and merged.
         check(f"{name}: {what}: on a GGUF base", np.array_equal(answers(base, peft), ours))
         merged = os.path.join(work, "merged.gguf")

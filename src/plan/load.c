@@ -144,7 +144,8 @@ static enum ddp_status check_description(const struct ddp_load *load)
                     load->model->name, unsaid);
 }
 
-/* What --adapters names: a directory of PEFT, a GGUF file, else weights of ours that are adapters alone. */
+/* What --adapters names: a directory of PEFT, a GGUF file, else weights of ours that are adapters
+ * alone. */
 static enum ddp_status read_adapters(struct ddp_load *load, bool tell)
 {
     struct ddp_model_config config = {.classes = 0};

@@ -180,7 +180,7 @@ static bool reads_blocks(const struct ddp_train_options *options)
             kind.kernels->reads_bf16_weights);
 }
 
-/* A GGUF file's blocks stay as they are, where they can be read. */
+/* Blocks of a GGUF file or a directory stay as they are, where they can be read. */
 static enum ddp_status keep_blocks(struct ddp_load *load, const struct ddp_train_options *options)
 {
     const size_t count = (size_t)load->hf.shape.layers * DDP_LLAMA_LINEARS;
@@ -190,7 +190,10 @@ static enum ddp_status keep_blocks(struct ddp_load *load, const struct ddp_train
     load->blocks = calloc(count, 1);
     if (!load->blocks)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    return load->gguf ? ddp_gguf_linear_types(load->directory, &load->hf, load->blocks) : DDP_OK;
+    return load->gguf ? ddp_gguf_linear_types(load->directory, &load->hf, load->blocks)
+           : load->hf.nf4 && load->directory
+               ? ddp_hf_llama_linear_types(load->directory, &load->hf, load->blocks)
+               : DDP_OK;
 }
 
 /* The model of a config.json with or without weights beside it.

@@ -143,21 +143,6 @@ enum ddp_status ddp_gguf_check(const char *path, const struct ddp_hf_llama *conf
     return status;
 }
 
-/* Which of a layer's matrices a parameter is; -1: none. */
-static int linear_of(const char *name, int64_t *layer)
-{
-    int number = 0, end = 0;
-    if (sscanf(name, "model.layers.%d.%n", &number, &end) != 1 || end == 0)
-        return -1;
-    *layer = number;
-    for (int i = 0; i < DDP_LLAMA_LINEARS; i++) {
-        const size_t size = strlen(ddp_llama_linear_names[i]);
-        if (strncmp(name + end, ddp_llama_linear_names[i], size) == 0)
-            return i;
-    }
-    return -1;
-}
-
 enum ddp_status ddp_gguf_linear_types(const char *path, const struct ddp_hf_llama *config,
                                       uint8_t *types)
 {
@@ -170,7 +155,7 @@ enum ddp_status ddp_gguf_linear_types(const char *path, const struct ddp_hf_llam
         ddp_gguf_name(name, kind->name);
         const enum ddp_dtype type = ddp_gguf_dtype(ddp_gguf_find(&loading.gguf, name)->type);
         for (int p = 0; kind->linear && p < kind->part_count; p++) {
-            const int which = linear_of(kind->parts[p].name, &layer);
+            const int which = ddp_hf_llama_linear(kind->parts[p].name, &layer);
             if (which >= 0 && ddp_block_of(type))
                 types[layer * DDP_LLAMA_LINEARS + which] = (uint8_t)type;
         }

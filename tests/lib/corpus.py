@@ -438,6 +438,8 @@ def write_hf_llama():
                          ("good-smollm3", {**tiny, "model_type": "smollm3"}),
                          ("good-smollm3-list", {**tiny, "model_type": "smollm3", "no_rope_layers": [1, 0, 1, 0]}),
                          ("good-phi3", {**tiny, "model_type": "phi3", "partial_rotary_factor": 0.5, "rope_scaling": None}),
+                         ("good-nf4", {**tiny, "quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True,
+                                                                       "bnb_4bit_quant_type": "nf4"}}),
                          ("good-unknown-keys", {**tiny, "surely": {"a": [1, 2.5, None]}, "\u00e9\"": "\\"}),
                          ("good-linear", {**tiny, "rope_scaling": {"type": "linear", "factor": 2}})):
         put("hf_llama", name, json.dumps(fields, indent=2).encode())
@@ -451,7 +453,7 @@ def write_hf_llama():
                          ("layers-many", {"num_hidden_layers": 1000}), ("layers-real", {"num_hidden_layers": 2.5}),
                          ("width-huge", {"hidden_size": 2**62}), ("head-odd", {"head_dim": 7}), ("vocabulary-null", {"vocab_size": None}),
                          ("eps-zero", {"rms_norm_eps": 0}), ("act", {"hidden_act": "gelu"}), ("dropout", {"attention_dropout": 0.1}),
-                         ("quantised", {"quantization_config": {"quant_method": "gptq"}}), ("dtype", {"dtype": "int8"}),
+                         ("quantised", {"quantization_config": {"quant_method": "gptq"}}), ("quantised-text", {"quantization_config": "nf4"}), ("dtype", {"dtype": "int8"}),
                          ("rope-dynamic", {"rope_scaling": {"type": "dynamic", "factor": 2}}),
                          ("rope-longrope", {"rope_scaling": {"rope_type": "longrope"}}),
                          ("rope-unknown", {"rope_parameters": {"rope_type": "mrope"}}), ("rope-list", {"rope_scaling": [1]}),

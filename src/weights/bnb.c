@@ -17,6 +17,7 @@
 #include <string.h>
 
 #define NAME       160
+#define WHERE      1024 /* of a file and a tensor, for messages */
 #define STATE      ".quant_state.bitsandbytes__nf4"
 #define STATE_MOST 4096
 #define MAP        256
@@ -64,19 +65,20 @@ static enum ddp_status find_list(const struct ddp_safetensor **list, const struc
 
 /* The text that describes the codes. */
 static enum ddp_status read_state(struct ddp_hf_keys *in, const struct ddp_bnb *bnb,
-                                  const ddp_safetensors *file, char name[NAME])
+                                  const ddp_safetensors *file, char where[WHERE])
 {
-    char text[STATE_MOST];
-    snprintf(name, NAME, "%s%s", bnb->codes->name, STATE);
+    char text[STATE_MOST], name[NAME];
+    snprintf(name, sizeof name, "%s%s", bnb->codes->name, STATE);
+    snprintf(where, WHERE, "%s: %s", bnb->path, name);
     const struct ddp_safetensor *state = ddp_safetensors_find(file, name);
     if (!state || !ddp_bnb_is(state) || state->bytes > sizeof text)
         return ddp_fail(DDP_ERR_FORMAT,
-                        "%s: tensor %s is missing, or not a text: of quantised matrices only those "
-                        "of bitsandbytes' nf4 can be read",
-                        bnb->path, name);
+                        "%s is missing, or not a text: of quantised matrices only those of "
+                        "bitsandbytes' nf4 can be read",
+                        where);
     enum ddp_status status = ddp_safetensors_read(state, 0, text, state->bytes);
     return status == DDP_OK
-               ? ddp_hf_keys_open(in, name, "not the state of bitsandbytes", text, state->bytes)
+               ? ddp_hf_keys_open(in, where, "not the state of bitsandbytes", text, state->bytes)
                : status;
 }
 
@@ -107,17 +109,17 @@ static enum ddp_status take_state(struct ddp_bnb *bnb, const struct ddp_hf_keys 
         return status;
     if (strcmp(type, "nf4") != 0 || block != DDP_NF4_VALUES)
         return ddp_fail(DDP_ERR_FORMAT,
-                        "%s: %s: quant_type \"%s\" with a blocksize of %" PRId64
+                        "%s: quant_type \"%s\" with a blocksize of %" PRId64
                         ": only nf4 with 64 can be read",
-                        bnb->path, in->name, type, block);
+                        in->name, type, block);
     if (bnb->dtype == DDP_NF4 && strcmp(dtype, "float32") != 0)
         return ddp_fail(DDP_ERR_FORMAT,
-                        "%s: %s: values of the dtype \"%s\": only bfloat16 and float32 can be read",
-                        bnb->path, in->name, dtype);
+                        "%s: values of the dtype \"%s\": only bfloat16 and float32 can be read",
+                        in->name, dtype);
     if (!is_shape(ddp_hf_keys_get(in, "shape"), rows, columns))
         return ddp_fail(DDP_ERR_FORMAT,
-                        "%s: %s: its shape is not the (%" PRId64 ",%" PRId64 ") of config.json",
-                        bnb->path, in->name, rows, columns);
+                        "%s: its shape is not the (%" PRId64 ",%" PRId64 ") of config.json",
+                        in->name, rows, columns);
     return DDP_OK;
 }
 
@@ -138,7 +140,7 @@ static enum ddp_status check_map(const struct ddp_bnb *bnb, const ddp_safetensor
 enum ddp_status ddp_bnb_find(struct ddp_bnb *bnb, const ddp_safetensors *file, const char *path,
                              const struct ddp_safetensor *codes, int64_t rows, int64_t columns)
 {
-    char name[NAME];
+    char where[WHERE];
     struct ddp_hf_keys in = {.root = NULL};
     *bnb = (struct ddp_bnb){.codes = codes, .path = path, .count = rows * columns};
     const int64_t blocks = divided(bnb->count, DDP_NF4_VALUES);
@@ -146,7 +148,7 @@ enum ddp_status ddp_bnb_find(struct ddp_bnb *bnb, const ddp_safetensors *file, c
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: tensor %s has %zu bytes of codes, by config.json it has %" PRId64,
                         path, codes->name, codes->bytes, divided(bnb->count, 2));
-    enum ddp_status status = read_state(&in, bnb, file, name);
+    enum ddp_status status = read_state(&in, bnb, file, where);
     if (status == DDP_OK)
         status = take_state(bnb, &in, rows, columns);
     json_decref(in.root);
@@ -157,8 +159,7 @@ enum ddp_status ddp_bnb_find(struct ddp_bnb *bnb, const ddp_safetensors *file, c
     if (status != DDP_OK || !ddp_bnb_is(bnb->scales))
         return status;
     if (bnb->nested_block == 0)
-        return ddp_fail(DDP_ERR_FORMAT, "%s: %s has no nested_blocksize, and its scales are U8",
-                        path, name);
+        return ddp_fail(DDP_ERR_FORMAT, "%s has no nested_blocksize, and its scales are U8", where);
     status = find_list(&bnb->map, bnb, file, ".nested_quant_map", "F32", MAP);
     return status == DDP_OK ? find_list(&bnb->nested, bnb, file, ".nested_absmax", "F32",
                                         divided(blocks, bnb->nested_block))

@@ -28,6 +28,7 @@ wrong with it.
   hf_llama/     one config.json each, of a model of the Llama kind
   gguf/         one GGUF file each, of a llama of one layer
   peft/         one adapter_config.json each, of a base of two layers
+  bnb/          one safetensors file each, with a matrix of bitsandbytes' nf4
   index/        one model.safetensors.index.json of Hugging Face's each
   choices/      one file of algorithms of matrix products each
   checkpoint/   one state.json each; with "sign" as its last line its checksum is made right first
@@ -461,6 +462,48 @@ def write_hf_llama():
                          ("rope-no-factor", {"rope_scaling": {"rope_type": "linear"}}), ("theta-zero", {"rope_theta": 0}),
                          ("layer-types", {"layer_types": ["full_attention"]}), ("tied-text", {"tie_word_embeddings": "yes"})):
         put("hf_llama", "bad-" + name, json.dumps({**tiny, **fields}).encode())
+
+
+def write_bnb():
+    codes = [-1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334, -0.09105003625154495,
+             0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
+             0.7229568362236023, 1]
+    state = {"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", "shape": [3, 64]}
+    nested = {**state, "nested_blocksize": 2, "nested_dtype": "float32", "nested_offset": 0.25}
+
+    def reals(*values):
+        return "F32", [len(values)], struct.pack(f"<{len(values)}f", *values)
+
+    def file(about=state, drop=(), **parts):
+        text = about if isinstance(about, bytes) else json.dumps(about).encode()
+        tensors = {"w": ("U8", [96, 1], bytes(range(96))), "w.quant_map": reals(*codes), "w.absmax": reals(0.5, 0.25, 0.125),
+                   "w.quant_state.bitsandbytes__nf4": ("U8", [len(text)], text)}
+        tensors.update({"w." + name.replace("__", "."): part for name, part in parts.items()})
+        header, at, data = {}, 0, b""
+        for name, (kind, shape, raw) in tensors.items():
+            if name not in drop:
+                header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + len(raw)]}
+                at += len(raw)
+                data += raw
+        text = json.dumps(header).encode()
+        return struct.pack("<Q", len(text)) + text + data
+
+    double = {"absmax": ("U8", [3], b"\0\x80\xff"), "nested_absmax": reals(0.1, 0.2), "nested_quant_map": reals(*(i / 128 - 1 for i in range(256)))}
+    for name, data in (
+            ("good-single", file()), ("good-double", file(nested, **double)), ("good-float32", file({**state, "dtype": "float32"})),
+            ("bad-no-map", file(drop=["w.quant_map"])), ("bad-map", file(quant_map=reals(*range(16)))), ("bad-no-state", file(
+                drop=["w.quant_state.bitsandbytes__nf4"])), ("bad-state", file(b"{")), ("bad-state-list", file(b"[]")), ("bad-state-empty", file(b"")),
+            ("bad-state-long", file(json.dumps(state).encode() + b" " * 5000)), ("bad-shape", file({**state, "shape": [64, 3]})),
+            ("bad-shape-text", file({**state, "shape": "3"})), ("bad-type", file({**state, "quant_type": "fp4"})),
+            ("bad-block", file({**state, "blocksize": 128})), ("bad-block-huge", file({**state, "blocksize": 1 << 40})),
+            ("bad-dtype", file({**state, "dtype": "float16"})), ("bad-scales-few", file(absmax=reals(0.5, 0.25))),
+            ("bad-scales-bytes", file(absmax=("U8", [3], bytes(3)))), ("bad-scales-nan", file(absmax=reals(0.5, float("nan"), 1))),
+            ("bad-scales-type", file(absmax=("I32", [3], bytes(12)))), ("bad-nested-few", file(nested, **{**double, "nested_absmax": reals(0.1)})),
+            ("bad-nested-map", file(nested, **{**double, "nested_quant_map": reals(*range(255))})), ("bad-nested-block", file(
+                {**nested, "nested_blocksize": 0}, **double)), ("bad-nested-offset", file({**nested, "nested_offset": "x"}, **double)),
+            ("bad-nested-inf", file(nested, **{**double, "nested_absmax": reals(float("inf"), 1)})), ("bad-none", file(drop=["w"])),
+            ("bad-cut", file()[:-20])):
+        put("bnb", name, data)
 
 
 def write_peft():
@@ -1306,6 +1349,7 @@ write_place()
 write_llmc()
 write_hf_config()
 write_hf_llama()
+write_bnb()
 write_peft()
 write_gguf()
 write_index()

@@ -10,6 +10,7 @@
 #include "data/data_names.h"
 #include "data/image_list.h"
 #include "data/mixture.h"
+#include "data/text/tokenizer.h"
 #include "data/normalize.h"
 #include "data/split.h"
 
@@ -244,6 +245,13 @@ static enum ddp_status open_mixture(const struct ddp_mixture *mixture, const cha
     return status;
 }
 
+/* Also of files of tokens: the tokenizer that is given with them says what they mean. */
+static void note_tokenizer(ddp_dataset *set, const struct ddp_dataset_options *options)
+{
+    if (set && options->tokenizer && set->info.x_dtype == DDP_I32 && !set->info.bytes)
+        set->info.tokenizer = ddp_tokenizer_hash(options->tokenizer);
+}
+
 enum ddp_status ddp_dataset_open(const char *source, const struct ddp_dataset_options *options,
                                  ddp_dataset **train, ddp_dataset **test)
 {
@@ -258,6 +266,7 @@ enum ddp_status ddp_dataset_open(const char *source, const struct ddp_dataset_op
         ddp_dataset_close(new_test);
         return status;
     }
+    note_tokenizer(new_train, options);
     *train = new_train;
     if (test)
         *test = new_test;

@@ -116,6 +116,7 @@ struct ddp_dataset_info {
     size_t memory_bytes;                /* what it holds in memory */
     double token_bytes; /* of text that a token stands for, on average; 0: not known */
     bool bytes;         /* tokens are the bytes of a text */
+    uint64_t tokenizer; /* its ddp_tokenizer_hash(); 0: none was given */
     bool shuffled;      /* training takes a random order by default */
     bool normalized;    /* by ddp_normalize() */
     /* Of each channel of an image, otherwise the first of each: taken off and divided by, in units

@@ -10,6 +10,8 @@
 #include "core/memory.h"
 #include "data/normalize.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,7 +45,7 @@ enum ddp_status ddp_dataset_describe(const struct ddp_dataset_info *info, char *
 {
     const bool pixels = info->dim_count == 3 && !info->normalized && ddp_dataset_is_scaled(info);
     *text = NULL;
-    if (!info->description && !pixels && info->label_std == 0)
+    if (!info->description && !pixels && info->label_std == 0 && info->tokenizer == 0)
         return DDP_OK;
     if (info->description) {
         *text = strdup(info->description);
@@ -58,6 +60,11 @@ enum ddp_status ddp_dataset_describe(const struct ddp_dataset_info *info, char *
         json_object_set_new(
             root, "target",
             json_pack("{s:f, s:f}", "mean", info->label_mean, "std", info->label_std));
+    if (info->tokenizer) {
+        char hash[17];
+        snprintf(hash, sizeof hash, "%016" PRIx64, info->tokenizer);
+        json_object_set_new(root, "tokenizer", json_string(hash));
+    }
     *text = root ? ddp_json_text(root, JSON_COMPACT) : NULL;
     json_decref(root);
     return *text ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "out of memory");
@@ -107,6 +114,15 @@ bool ddp_dataset_image_size(const char *text, int64_t *height, int64_t *width)
     *width = json_integer_value(json_array_get(size, 1));
     json_decref(root);
     return *height > 0 && *width > 0;
+}
+
+uint64_t ddp_dataset_tokenizer(const char *text)
+{
+    json_t *root = parse(text);
+    const char *hash = json_string_value(json_object_get(root, "tokenizer"));
+    const uint64_t value = hash ? strtoull(hash, NULL, 16) : 0;
+    json_decref(root);
+    return value;
 }
 
 enum ddp_status ddp_dataset_class_names(const char *text, int64_t count, char ***names)

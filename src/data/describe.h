@@ -22,6 +22,9 @@ bool ddp_dataset_pixel_scale(const char *text, struct ddp_dataset_info *info);
 /* The size that images had; false: it is not known. */
 bool ddp_dataset_image_size(const char *text, int64_t *height, int64_t *width);
 
+/* The ddp_tokenizer_hash() of the tokenizer; 0: it is not known. */
+uint64_t ddp_dataset_tokenizer(const char *text);
+
 /* The name of each of so many classes.
  *   names [out]  one allocation, freed with free(); NULL: they have none
  * DDP_ERR_MEMORY. */

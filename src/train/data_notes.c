@@ -88,6 +88,16 @@ static void note_size(const struct ddp_dataset_info *info, const char *descripti
                 height, width, ddp_dataset_where(info), info->dims[1], info->dims[2]);
 }
 
+void ddp_train_note_tokenizer(uint64_t tokenizer, const char *description)
+{
+    const uint64_t learned = ddp_dataset_tokenizer(description);
+    if (tokenizer && learned && tokenizer != learned)
+        ddp_log(DDP_LOG_WARNING,
+                "the model learned the tokens of another tokenizer, whose hash is %016" PRIx64
+                " and not %016" PRIx64 ": the same token may mean another text",
+                learned, tokenizer);
+}
+
 enum ddp_status ddp_train_data_notes(const struct ddp_train_options *options,
                                      const ddp_dataset *data, const ddp_dataset *test,
                                      const char *description)
@@ -107,6 +117,7 @@ enum ddp_status ddp_train_data_notes(const struct ddp_train_options *options,
         tell_notices(data, test);
     if (!trains)
         note_size(info, description);
+    ddp_train_note_tokenizer(info->tokenizer, description);
     if (info->normalized || info->x_dtype != DDP_F32)
         return DDP_OK;
     if (!ddp_dataset_is_scaled(info))

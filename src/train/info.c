@@ -239,10 +239,13 @@ static void print_list(const char *title, const json_t *list, FILE *out)
 static void print_data(const json_t *data, FILE *out)
 {
     const char *kind = json_string_value(json_object_get(data, "kind"));
+    const char *tokenizer = json_string_value(json_object_get(data, "tokenizer"));
     const json_t *target = json_object_get(data, "target");
     const char *name = json_string_value(json_object_get(target, "name"));
     char shown[DDP_TEXT_SHOWN];
     fprintf(out, "data        %s\n", kind ? ddp_text_show(shown, kind) : "not known");
+    if (tokenizer)
+        fprintf(out, "  tokenizer  of hash %s\n", ddp_text_show(shown, tokenizer));
     print_list("size", json_object_get(data, "size"), out);
     print_list("mean", json_object_get(data, "mean"), out);
     print_list("deviation", json_object_get(data, "std"), out);

@@ -117,6 +117,19 @@ for name in four cold nowhere damaged again packed; do
     cmp -s "$work/one.safetensors" "$work/$name.safetensors" || fail "$name: other weights"
 done
 
+# The weights know whose tokens they learned.
+mkdir "$work/another"
+sed 's/"A": *32/"A":33/; s/"B": *33/"B":32/' "$texts/tokenizer.json" >"$work/another/tokenizer.json"
+cp "$texts/tokenizer_config.json" "$work/another"
+cmp -s "$texts/tokenizer.json" "$work/another/tokenizer.json" && fail "the other tokenizer is no other"
+expect "info of a tokenizer" 0 '^  tokenizer  of hash [0-9a-f]{16}$' "$trainer" info "$work/one.safetensors"
+expect "the same tokenizer" 0 '' "$trainer" --load "$work/one.safetensors" --prompt hello --generate 4 --tokenizer "$texts"
+! grep -q 'another tokenizer' "$work/out" || fail "the same tokenizer: warned"
+expect "another tokenizer, a prompt" 0 'warning: the model learned the tokens of another tokenizer, whose hash' "$trainer" \
+    --load "$work/one.safetensors" --prompt hello --generate 4 --tokenizer "$work/another"
+expect "another tokenizer, more training" 0 'warning: the model learned the tokens of another tokenizer' "$trainer" $tiny --steps 1 \
+    --load "$work/one.safetensors" --data "$work/lines.jsonl" --tokenizer "$work/another"
+
 # A mixture by weights: the same weights with 1 and 4 workers, with replicas, and after a checkpoint.
 for i in $(seq 30); do echo "{\"text\": \"the other $i of all the things there\"}"; done >"$work/others.jsonl"
 mixture="--data $work/lines.jsonl:1,$work/others.jsonl:2"
@@ -156,7 +169,7 @@ done
 # Files of tokens.
 for ending in bin npy; do
     expect "tokenize $ending" 0 'wrote .*of 16 bits, of a vocabulary of 266' "$trainer" tokenize "$work/lines.jsonl" "$work/tokens.$ending" --tokenizer "$texts"
-    expect "train on $ending" 0 '' "$trainer" $tiny --data "$work/tokens.$ending" --vocab-size 266 --val-split 0.1 --steps 4 \
+    expect "train on $ending" 0 '' "$trainer" $tiny --data "$work/tokens.$ending" --vocab-size 266 --tokenizer "$texts" --val-split 0.1 --steps 4 \
         --global-batch 16 --no-eval --save "$work/$ending.safetensors"
     count=$((count + 1))
     cmp -s "$work/one.safetensors" "$work/$ending.safetensors" || fail "$ending: other weights than those of the text"

@@ -992,6 +992,7 @@ def write_record():
     chats = [{"messages": [turn("system", ""), hi, hello, hi, turn("assistant", "", name="x")]}, {"messages": [hello], "id": 2.5e300}]
     lines = "\n".join(json.dumps(line) for line in (*chats, {"prompt": "Q: ", "completion": "A", "text": 5}, {"text": "a\0b"})).encode()
     others = ({"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]}, {"prompt": [hi], "completion": [hello]},
+              {"conversations": [{"from": "function_call", "value": json.dumps([{"name": "f", "arguments": {}}])}, {"from": "observation", "value": "4"}]},
               {"instruction": "Q", "input": "in\0", "output": "A", "system": "S", "history": [["a", "b"]], "tools": []},
               {"prompt": "2 + 2 =", "choices": ["3", "4"], "answer": 1, "text": "a question"})
     put("record", "good-others", "\n".join(map(json.dumps, others)).encode())
@@ -1001,7 +1002,7 @@ def write_record():
     put("record", "good-gzip", packed(lines))
     put("record", "bad-gzip-cut", packed(lines)[:-5])
     put("record", "bad-cut", lines[:-3])
-    bad = {"empty": {}, "list": ["text"], "text-number": {"text": 1}, "prompt-alone": {"prompt": "Q"}, "completion-alone": {"completion": "A"},
+    bad = {"empty": {}, "list": ["text"], "call": {"conversations": [{"from": "function_call", "value": "[{}]"}]}, "text-number": {"text": 1}, "prompt-alone": {"prompt": "Q"}, "completion-alone": {"completion": "A"},
            "completion-null": {"prompt": "Q", "completion": None}, "prompt-list": {"prompt": [hi], "completion": "Hello"},
            "tools": {"messages": [hello], "tools": {}}, "history": {"instruction": "Q", "output": "A", "history": [["a", "b"], 5]},
            "no-messages": {"messages": []}, "messages-text": {"messages": "Hi"}, "message-text": {"messages": ["Hi", hello]},

@@ -9,7 +9,7 @@
 #include "launcher/link/link.h"
 
 #define FRAME_MAGIC    UINT64_C(0x6b6e696c70726464) /* "ddrplink" in memory */
-#define FRAME_PROTOCOL 6u
+#define FRAME_PROTOCOL 7u
 
 /* Kinds below LINK_POSTED are the link's own. */
 enum {
@@ -96,6 +96,7 @@ struct welcome {
     uint32_t worker_port;
     uint32_t restart, failures;
     uint32_t first_size; /* as in struct link_round */
+    uint64_t begun;
 };
 
 #define FRAME_LOST_MAX 640

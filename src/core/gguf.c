@@ -21,6 +21,7 @@
 #define HEADER_MOST  ((uint64_t)256 << 20) /* bytes in front of the tensors */
 #define VALUES_MOST  (1 << 24)             /* in all arrays: each takes memory of its own */
 #define TENSORS_MOST 65536
+#define SHARDS_MOST  500                /* each stays open */
 #define LARGEST      ((int64_t)1 << 40) /* of a dimension */
 
 enum { U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64, KINDS };
@@ -415,10 +416,11 @@ static enum ddp_status take_begin(struct cursor *cursor, uint64_t *tensors, uint
     return status == DDP_OK ? take_count(cursor, 8 + 4 + 1, keys) : status;
 }
 
-enum ddp_status ddp_gguf_open(struct ddp_gguf *gguf, const char *path)
+/* One file, with its shard of the tensors. */
+static enum ddp_status open_file(struct ddp_gguf *gguf, const char *path)
 {
     uint64_t tensors = 0, keys = 0;
-    *gguf = (struct ddp_gguf){.keys = json_object()};
+    *gguf = (struct ddp_gguf){.keys = json_object(), .shard_count = 1};
     struct cursor *cursor = ddp_array_alloc(1, sizeof *cursor);
     enum ddp_status status =
         gguf->keys && cursor ? ddp_input_file_open(&gguf->file, path, true) : DDP_ERR_MEMORY;
@@ -433,19 +435,115 @@ enum ddp_status ddp_gguf_open(struct ddp_gguf *gguf, const char *path)
     for (; status == DDP_OK && gguf->count < tensors; gguf->count++)
         status = take_tensor(cursor, &gguf->tensors[gguf->count]);
     if (status == DDP_OK)
-        status = check_names(gguf);
-    if (status == DDP_OK)
         status = place_tensors(gguf, cursor->at);
     free(cursor);
     return status;
 }
 
+/* --- several files ---------------------------------------------------------------------------- */
+
+static int64_t split_key(const struct ddp_gguf *gguf, const char *key)
+{
+    const json_t *value = json_object_get(gguf->keys, key);
+    return json_is_integer(value) ? json_integer_value(value) : -1;
+}
+
+/* Adds the tensors of a shard, whose file is taken over. */
+static enum ddp_status add_shard(struct ddp_gguf *gguf, struct ddp_gguf *shard, int index)
+{
+    const int64_t number = split_key(shard, "split.no"), count = split_key(shard, "split.count");
+    if (number != index || count != gguf->shard_count)
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: by its name it is shard %d of %d, and by its keys shard %" PRId64
+                        " of %" PRId64,
+                        shard->file.path, index + 1, gguf->shard_count, number + 1, count);
+    if (gguf->count + shard->count > TENSORS_MOST)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: more than %d tensors in all shards", shard->file.path,
+                        TENSORS_MOST);
+    struct ddp_gguf_tensor *all =
+        reallocarray(gguf->tensors, gguf->count + shard->count + 1, sizeof *all);
+    if (!all)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    gguf->tensors = all;
+    for (size_t i = 0; i < shard->count; i++) {
+        shard->tensors[i].shard = index;
+        all[gguf->count++] = shard->tensors[i];
+    }
+    gguf->more[index - 1] = shard->file;
+    shard->file = (struct ddp_input_file){.fd = -1};
+    return DDP_OK;
+}
+
+static enum ddp_status open_shards(struct ddp_gguf *gguf, const char *path, int count)
+{
+    char end[64];
+    const int64_t total = split_key(gguf, "split.tensors.count");
+    enum ddp_status status = DDP_OK;
+    if (split_key(gguf, "split.no") != 0)
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: it is shard %" PRId64 " of %d of a model: load the first one, whose "
+                        "name ends in -00001-of-%05d.gguf",
+                        path, split_key(gguf, "split.no") + 1, count, count);
+    snprintf(end, sizeof end, "-00001-of-%05d.gguf", count);
+    if (!ddp_text_ends_with(path, end))
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: it is the first of %d shards, and the others are found by its name, "
+                        "which must end in %s",
+                        path, count, end);
+    if (!(gguf->more = ddp_array_alloc((size_t)count - 1, sizeof *gguf->more)))
+        return DDP_ERR_MEMORY;
+    gguf->shard_count = count;
+    for (int i = 1; status == DDP_OK && i < count; i++) {
+        struct ddp_gguf shard = {.count = 0};
+        char *name;
+        if (asprintf(&name, "%.*s-%05d-of-%05d.gguf", (int)(strlen(path) - strlen(end)), path,
+                     i + 1, count) < 0)
+            return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+        status = access(name, F_OK) == 0
+                     ? open_file(&shard, name)
+                     : ddp_fail(DDP_ERR_IO, "%s: shard %d of the %d of this model is missing: %s",
+                                path, i + 1, count, name);
+        if (status == DDP_OK)
+            status = add_shard(gguf, &shard, i);
+        ddp_gguf_close(&shard);
+        free(name);
+    }
+    if (status == DDP_OK && total != (int64_t)gguf->count)
+        status = ddp_fail(DDP_ERR_FORMAT,
+                          "%s: its shards have %zu tensors, and split.tensors.count says %" PRId64,
+                          path, gguf->count, total);
+    return status;
+}
+
+enum ddp_status ddp_gguf_open(struct ddp_gguf *gguf, const char *path)
+{
+    enum ddp_status status = open_file(gguf, path);
+    const int64_t count = status == DDP_OK ? split_key(gguf, "split.count") : 0;
+    if (count > SHARDS_MOST)
+        status = ddp_fail(DDP_ERR_FORMAT, "%s: %" PRId64 " shards: at most %d can be read", path,
+                          count, SHARDS_MOST);
+    else if (count > 1)
+        status = open_shards(gguf, path, (int)count);
+    return status == DDP_OK ? check_names(gguf) : status;
+}
+
 void ddp_gguf_close(struct ddp_gguf *gguf)
 {
+    for (int i = 1; gguf->more && i < gguf->shard_count; i++)
+        ddp_input_file_close(&gguf->more[i - 1]);
+    free(gguf->more);
     ddp_input_file_close(&gguf->file);
     json_decref(gguf->keys);
     free(gguf->tensors);
     *gguf = (struct ddp_gguf){.count = 0};
+}
+
+enum ddp_status ddp_gguf_read_bytes(const struct ddp_gguf *gguf,
+                                    const struct ddp_gguf_tensor *tensor, uint64_t from, void *to,
+                                    size_t bytes)
+{
+    return ddp_input_file_read(tensor->shard ? &gguf->more[tensor->shard - 1] : &gguf->file,
+                               tensor->offset + from, to, bytes);
 }
 
 const struct ddp_gguf_tensor *ddp_gguf_find(const struct ddp_gguf *gguf, const char *name)

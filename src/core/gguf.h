@@ -37,24 +37,33 @@ struct ddp_gguf_tensor {
     int type; /* enum ddp_gguf_type */
     int dim_count;
     int64_t dims[DDP_GGUF_DIMS]; /* as in the file: the first one runs fastest */
+    int shard;                   /* which file it lies in, from 0 */
     uint64_t offset, bytes;      /* offset: from the file's beginning, when it is read */
 };
 
 struct ddp_gguf {
-    struct ddp_input_file file;
+    struct ddp_input_file file; /* the first one of a model in several */
     json_t *keys;
-    struct ddp_gguf_tensor *tensors;
+    struct ddp_gguf_tensor *tensors; /* of all files */
     size_t count;
+    struct ddp_input_file *more; /* shards 1, 2 ... */
+    int shard_count;
 };
 
 /* Whether the file begins as one does. Says nothing. */
 bool ddp_gguf_is(const char *path);
 
-/* Reads all but the tensors' values.
+/* Reads all but the tensors' values, of all shards of NAME-00001-of-00003.gguf, the first of which
+ * has the keys.
  *   gguf [out]  closed with ddp_gguf_close(), also after a failure
  * DDP_ERR_IO, DDP_ERR_FORMAT: names the file and what is wrong; DDP_ERR_MEMORY. */
 enum ddp_status ddp_gguf_open(struct ddp_gguf *gguf, const char *path);
 void ddp_gguf_close(struct ddp_gguf *gguf);
+
+/* Bytes of a tensor, from one of its own on. DDP_ERR_IO. */
+enum ddp_status ddp_gguf_read_bytes(const struct ddp_gguf *gguf,
+                                    const struct ddp_gguf_tensor *tensor, uint64_t from, void *to,
+                                    size_t bytes);
 
 /* The tensor of that name, or NULL. */
 const struct ddp_gguf_tensor *ddp_gguf_find(const struct ddp_gguf *gguf, const char *name);

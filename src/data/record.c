@@ -21,7 +21,43 @@ const char *ddp_record_kind_name(enum ddp_record_kind kind)
 /* What we call those whom ShareGPT has. */
 static const char *role_of(const char *from)
 {
-    return strcmp(from, "human") == 0 ? "user" : strcmp(from, "gpt") == 0 ? "assistant" : from;
+    return strcmp(from, "human") == 0           ? "user"
+           : strcmp(from, "gpt") == 0           ? "assistant"
+           : strcmp(from, "function_call") == 0 ? "assistant"
+           : strcmp(from, "observation") == 0   ? "tool"
+                                                : from;
+}
+
+/* ShareGPT's call of a function, JSON text of {"name", "arguments"} or of a list of them, becomes
+ * the tool_calls of its message. */
+static enum ddp_status take_call(const json_t *message, const json_t *value, size_t number,
+                                 const char *where)
+{
+    json_t *calls = NULL, *all = json_array();
+    json_error_t error;
+    bool good = json_is_string(value);
+    if (good && ddp_json_parse_flags(&calls, json_string_value(value), json_string_length(value), 0,
+                                     &error) == DDP_ERR_MEMORY)
+        all = NULL;
+    const bool alone = json_is_object(calls);
+    const size_t count = alone ? 1 : json_array_size(calls);
+    int failed = !all;
+    for (size_t i = 0; good && i < count; i++) {
+        json_t *call = alone ? calls : json_array_get(calls, i);
+        good = json_is_string(json_object_get(call, "name")) && json_object_get(call, "arguments");
+        failed |= json_array_append_new(
+            all, json_pack("{s:s, s:O}", "type", "function", "function", call));
+    }
+    failed |= json_object_set_new((json_t *)(uintptr_t)message, "tool_calls", all);
+    json_decref(calls);
+    if (failed)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory: %s", where);
+    return good && count > 0
+               ? DDP_OK
+               : ddp_fail(DDP_ERR_FORMAT,
+                          "%s: message %zu is a function_call, whose value must be JSON text such "
+                          "as {\"name\": \"add\", \"arguments\": {\"a\": 2}}, or a list of them",
+                          where, number);
 }
 
 static enum ddp_status take_message(struct ddp_chat_message *message, const json_t *json,
@@ -36,16 +72,23 @@ static enum ddp_status take_message(struct ddp_chat_message *message, const json
                         "%s: message %zu is not an object with a string \"role\", such as "
                         "{\"role\": \"user\", \"content\": \"Hello\"}",
                         where, number);
+    const char *name = json_string_value(role);
+    const bool call = said_by && strcmp(name, "function_call") == 0;
+    if (call) {
+        const enum ddp_status status = take_call(json, content, number, where);
+        if (status != DDP_OK)
+            return status;
+        content = NULL;
+    }
     /* A call of a tool may say nothing. */
     const bool silent = json_array_size(json_object_get(json, "tool_calls")) > 0 &&
                         (!content || json_is_null(content));
     if (!json_is_string(content) && !silent)
         return ddp_fail(DDP_ERR_FORMAT, "%s: message %zu has no string \"%s\"", where, number,
                         content_name);
-    const char *name = json_string_value(role);
-    *message = (struct ddp_chat_message){said_by ? role_of(name) : name,
-                                         silent ? "" : json_string_value(content),
-                                         json_string_length(content), said_by ? NULL : json};
+    *message = (struct ddp_chat_message){
+        said_by ? role_of(name) : name, silent ? "" : json_string_value(content),
+        json_string_length(content), said_by && !call ? NULL : json};
     return DDP_OK;
 }
 

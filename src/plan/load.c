@@ -101,7 +101,7 @@ enum ddp_status ddp_load_find(struct ddp_load *load, const struct ddp_train_opti
     char *path = directory ? ddp_path_bare(options->load) : strdup(options->load);
     if (!path)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    if (!directory && !ddp_gguf_is(path)) {
+    if (!directory && (!ddp_gguf_is(path) || ddp_gguf_is_gpt2(path))) {
         load->file = path;
         return DDP_OK;
     }
@@ -144,12 +144,15 @@ static enum ddp_status check_description(const struct ddp_load *load)
                     load->model->name, unsaid);
 }
 
-/* What --adapters names: a directory of PEFT, else weights of ours that are adapters alone. */
+/* What --adapters names: a directory of PEFT, a GGUF file, else weights of ours that are adapters
+ * alone. */
 static enum ddp_status read_adapters(struct ddp_load *load, bool tell)
 {
     struct ddp_model_config config = {.classes = 0};
     const struct ddp_model *model = NULL;
     enum ddp_status status = DDP_OK;
+    if (ddp_gguf_is(load->adapters))
+        return ddp_gguf_read_adapters(&load->peft.lora, load->adapters, &load->hf.shape);
     if (ddp_data_file_exists(load->adapters) && !(load->saved = strdup(load->adapters)))
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
     if (!load->saved && !ddp_peft_is(load->adapters))
@@ -177,7 +180,7 @@ static bool reads_blocks(const struct ddp_train_options *options)
             kind.kernels->reads_bf16_weights);
 }
 
-/* A GGUF file's blocks stay as they are, where they can be read. */
+/* Blocks of a GGUF file or a directory stay as they are, where they can be read. */
 static enum ddp_status keep_blocks(struct ddp_load *load, const struct ddp_train_options *options)
 {
     const size_t count = (size_t)load->hf.shape.layers * DDP_LLAMA_LINEARS;
@@ -187,7 +190,10 @@ static enum ddp_status keep_blocks(struct ddp_load *load, const struct ddp_train
     load->blocks = calloc(count, 1);
     if (!load->blocks)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    return load->gguf ? ddp_gguf_linear_types(load->directory, &load->hf, load->blocks) : DDP_OK;
+    return load->gguf ? ddp_gguf_linear_types(load->directory, &load->hf, load->blocks)
+           : load->hf.nf4 && load->directory
+               ? ddp_hf_llama_linear_types(load->directory, &load->hf, load->blocks)
+               : DDP_OK;
 }
 
 /* The model of a config.json with or without weights beside it.

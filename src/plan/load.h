@@ -18,8 +18,9 @@ struct ddp_load {
     bool gguf;
     struct ddp_hf_llama hf;
     uint8_t *blocks; /* of adapters' base, as struct ddp_lora has `each`; NULL: as --frozen-dtype */
-    char *adapters;  /* to it: PEFT's directory, a checkpoint or checkpoints'; NULL: none */
-    char *saved;     /* their file, where it is one of ours */
+    /* To it: PEFT's directory, a GGUF file, a checkpoint or checkpoints'; NULL: none. */
+    char *adapters;
+    char *saved; /* their file, where it is one of ours */
     struct ddp_peft peft;
 };
 

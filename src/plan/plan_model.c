@@ -61,7 +61,8 @@ enum ddp_status ddp_planned_read_config(struct ddp_planned *planned)
         return ddp_fail(
             DDP_ERR_INVALID,
             "--export without --data converts a Hugging Face directory or GGUF file "
-            "of a Llama-family model, and --load %s is not one: give --data too, to train",
+            "of a Llama-family model, or a gpt2 to or from GGUF, and --load %s is neither: give "
+            "--data too, to train",
             options->load);
     if (planned->plan.model == &ddp_model_llama)
         return ddp_planned_check_llama(planned);
@@ -71,21 +72,13 @@ enum ddp_status ddp_planned_read_config(struct ddp_planned *planned)
         return ddp_fail(DDP_ERR_INVALID,
                         "%s belongs to the models gpt2 and llama, and the model is %s",
                         options->config ? "--config" : "--export", planned->plan.model->name);
-    const char *of_llama = options->merge                                      ? "merge"
-                           : options->export_dtype                             ? "dtype"
-                           : options->shard_bytes > 0                          ? "shard"
-                           : options->export_format == &ddp_format_gguf        ? "GGUF"
-                           : options->export_path && options->export_type >= 0 ? "type"
-                                                                               : NULL;
-    if (of_llama)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--export: %s belongs to the model llama, and the model is %s", of_llama,
-                        planned->plan.model->name);
     enum ddp_status status = DDP_OK;
-    if (options->export_path)
-        status = ddp_weight_format_choose(&format, options->export_path);
-    if (status == DDP_OK && options->config)
+    if (options->config)
         status = ddp_hf_config_parse(&planned->hf_config, options->config, NULL, 0);
+    if (status == DDP_OK)
+        status = ddp_planned_check_gpt2(planned);
+    if (status == DDP_OK && options->export_path)
+        status = ddp_weight_format_choose(&format, options->export_path);
     return status == DDP_OK && options->config ? check_config(planned) : status;
 }
 

@@ -58,11 +58,14 @@ static enum ddp_status load_directory(const struct ddp_load *load, const ddp_gra
         status = load->gguf
                      ? ddp_gguf_load(load->directory, &load->hf, values.all, values.base)
                      : ddp_hf_llama_load(load->directory, &load->hf, values.all, values.base);
+    const struct ddp_hf_values *adapters = values.all + values.base;
+    const size_t count = values.count - values.base;
     if (status == DDP_OK && load->saved)
         status = ddp_train_weights_load(load->saved, graph, 0, weights, frozen);
     else if (status == DDP_OK && load->adapters)
-        status =
-            ddp_peft_load(load->adapters, values.all + values.base, values.count - values.base);
+        status = ddp_gguf_is(load->adapters)
+                     ? ddp_gguf_load_each(load->adapters, &load->hf.shape, adapters, count)
+                     : ddp_peft_load(load->adapters, adapters, count);
     free(values.all);
     return status;
 }
@@ -166,6 +169,29 @@ enum ddp_status ddp_planned_check_llama(const struct ddp_planned *planned)
                                    : ddp_hf_llama_export_check(&to);
 }
 
+enum ddp_status ddp_planned_check_gpt2(const struct ddp_planned *planned)
+{
+    const struct ddp_train_options *options = planned->options;
+    const bool gguf = writes_gguf(options);
+    const char *of_llama = options->merge             ? "merge"
+                           : options->export_dtype    ? "dtype"
+                           : options->shard_bytes > 0 ? "shard"
+                                                      : NULL;
+    if (of_llama)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--export: %s belongs to the model llama, and the model is %s", of_llama,
+                        planned->plan.model->name);
+    if (options->export_path && options->export_type >= 0 && !gguf)
+        return ddp_fail(DDP_ERR_INVALID, "--export: type belongs to GGUF files");
+    if (gguf && (planned->hf_config.exact_gelu ||
+                 (planned->load.model && ddp_gpt2_in(&planned->load.config)->exact_gelu)))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--export %s: GGUF has a gpt2 with the activation gelu_new, and this one "
+                        "has gelu: export a .safetensors",
+                        options->export_path);
+    return DDP_OK;
+}
+
 /* A matrix with an adapter becomes the sum of both where it is read. */
 static void merge_adapter(const struct values *values, struct ddp_hf_values *base,
                           const struct ddp_lora *lora)
@@ -187,7 +213,12 @@ static enum ddp_status gguf_keys(json_t **keys, const struct ddp_planned *planne
                                  const ddp_tokenizer *tokenizer, int64_t vocabulary)
 {
     char said[1024] = "";
-    const char *path = tokenizer ? ddp_tokenizer_path(tokenizer) : planned->load.directory;
+    const char *load = planned->options->load;
+    const bool beside = load && (ddp_gguf_is(load) || ddp_data_directory_exists(load));
+    const char *path = tokenizer                 ? ddp_tokenizer_path(tokenizer)
+                       : planned->load.directory ? planned->load.directory
+                       : beside                  ? load
+                                                 : NULL;
     enum ddp_status status = DDP_ERR_IO;
     if (path) {
         const struct ddp_log_held before =
@@ -349,6 +380,24 @@ static enum ddp_status export_llama(const struct ddp_planned *planned, const cha
     return status;
 }
 
+static enum ddp_status export_gpt2(const struct ddp_planned *planned, const char *path,
+                                   float *weights, const ddp_tokenizer *tokenizer)
+{
+    const struct ddp_gpt2 *gpt2 = ddp_gpt2_in(&planned->model_config);
+    struct ddp_gguf_gpt2 to = {.shape = {.heads = gpt2->heads}, .norm_eps = gpt2->norm_eps};
+    struct values values = {NULL, 0, 0};
+    json_t *keys = NULL;
+    if (!ddp_gpt2_shape_of(&to.shape, planned->graph))
+        return ddp_fail(DDP_ERR_INVALID, "--export %s: the model is not a gpt2", path);
+    enum ddp_status status = list_values(&values, planned->graph, weights, NULL);
+    if (status == DDP_OK)
+        status = gguf_keys(&keys, planned, tokenizer, to.shape.vocabulary);
+    if (status == DDP_OK)
+        status = ddp_gguf_export_gpt2(path, gguf_type(planned), &to, keys, values.all, values.base);
+    free(values.all);
+    return status;
+}
+
 static enum ddp_status export_bert(const struct ddp_planned *planned, const char *path,
                                    float *weights, void *frozen)
 {
@@ -398,6 +447,8 @@ enum ddp_status ddp_planned_export(const struct ddp_planned *planned, const char
         return export_llama(planned, path, weights, frozen, tokenizer);
     if (planned->plan.model == &ddp_model_bert)
         return export_bert(planned, path, weights, frozen);
+    if (writes_gguf(options))
+        return export_gpt2(planned, path, weights, tokenizer);
     const struct ddp_weight_format *format = options->export_format;
     enum ddp_status status = ddp_weight_format_choose(&format, options->export_path);
     return status == DDP_OK
@@ -419,6 +470,10 @@ uint64_t ddp_planned_export_bytes(const struct ddp_planned *planned)
         const struct ddp_hf_llama config = config_of(planned, NULL);
         return ddp_gguf_export_bytes(&config, gguf_type(planned));
     }
+    if (planned->plan.model == &ddp_model_gpt2 && writes_gguf(planned->options)) {
+        const struct ddp_gguf_block *block = ddp_gguf_block(gguf_type(planned));
+        return (uint64_t)(ddp_graph_element_count(graph) / block->values * block->bytes);
+    }
     int64_t count = merged ? 0 : ddp_graph_element_count(graph);
     for (int i = 0; merged && i < ddp_graph_frozen_count(graph); i++)
         count += ddp_graph_frozen_at(graph, i)->count;
@@ -431,9 +486,10 @@ bool ddp_planned_converts(const struct ddp_train_options *options)
 {
     return options->load && options->export_path && !options->data && !options->own_data &&
            !options->plan &&
-           (ddp_data_file_exists(options->load)
-                ? ddp_gguf_is(options->load)
-                : ddp_hf_llama_is(options->load) || ddp_peft_is(options->load));
+           (writes_gguf(options) ||
+            (ddp_data_file_exists(options->load)
+                 ? ddp_gguf_is(options->load)
+                 : ddp_hf_llama_is(options->load) || ddp_peft_is(options->load)));
 }
 
 /*   weights [out]  freed with free(); frozen [out]  with ddp_frozen_host_free() */
@@ -453,8 +509,29 @@ static enum ddp_status read_model(struct ddp_planned *planned, float **weights,
     if (status != DDP_OK)
         return status;
     *weights = ddp_array_alloc((size_t)ddp_graph_flat_count(planned->graph), sizeof **weights);
-    return *weights ? load_directory(&planned->load, planned->graph, *weights, frozen->values)
+    return *weights ? ddp_load_weights(&planned->load, planned->plan.model, config, planned->graph,
+                                       *weights, frozen->values)
                     : DDP_ERR_MEMORY;
+}
+
+/* Of a gpt2 in a file the heads may be a guess. */
+static enum ddp_status check_converted(const struct ddp_planned *planned)
+{
+    const struct ddp_load *load = &planned->load;
+    if (load->model == &ddp_model_llama)
+        return ddp_planned_check_llama(planned);
+    if (load->model != &ddp_model_gpt2)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--export without --data converts a Hugging Face directory or GGUF file "
+                        "of a Llama-family model, or a gpt2 to or from GGUF, and --load %s is "
+                        "neither: give --data too, to train",
+                        planned->options->load);
+    if (!load->config.described)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--load %s: it does not say how many heads its gpt2 has: put the "
+                        "config.json of the model beside it",
+                        planned->options->load);
+    return ddp_planned_check_gpt2(planned);
 }
 
 enum ddp_status ddp_planned_convert(const struct ddp_train_options *options, FILE *out)
@@ -464,14 +541,14 @@ enum ddp_status ddp_planned_convert(const struct ddp_train_options *options, FIL
     struct ddp_frozen_host frozen = {.values = NULL};
     float *weights = NULL;
     char shown[DDP_TEXT_SHOWN];
-    planned.plan.model = &ddp_model_llama;
     enum ddp_status status = ddp_train_check_conversion(options);
     if (status == DDP_OK)
         status = ddp_load_open(&planned.load, &chosen, true);
+    planned.plan.model = planned.load.model;
     if (status == DDP_OK)
         status = ddp_load_choose_model(&planned.load, &chosen);
     if (status == DDP_OK)
-        status = ddp_planned_check_llama(&planned);
+        status = check_converted(&planned);
     if (status == DDP_OK)
         status = read_model(&planned, &weights, &frozen);
     if (status == DDP_OK)

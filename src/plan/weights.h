@@ -25,6 +25,9 @@ bool ddp_planned_exports_directory(const struct ddp_train_options *options,
 /* Checks that --export and its options fit each other, and that the directory is writable. */
 enum ddp_status ddp_planned_check_llama(const struct ddp_planned *planned);
 
+/* The same of a gpt2, which is written to a file. */
+enum ddp_status ddp_planned_check_gpt2(const struct ddp_planned *planned);
+
 enum ddp_status ddp_planned_check_bert(const struct ddp_planned *planned);
 
 /* Writes what --export asks for to a path. DDP_ERR_IO if it is the place that fails.

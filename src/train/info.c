@@ -374,7 +374,7 @@ enum ddp_status ddp_train_info(const char *path, FILE *out)
     char shown[DDP_TEXT_SHOWN];
     if (stat(path, &info) < 0)
         return ddp_fail_path(path, "read");
-    const bool gguf = ddp_gguf_is(path);
+    const bool gguf = ddp_gguf_is(path) && !ddp_gguf_is_gpt2(path);
     if (!S_ISDIR(info.st_mode) && !gguf)
         return print_weights(path, out);
     if (!gguf)

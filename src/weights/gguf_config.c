@@ -66,8 +66,7 @@ static enum ddp_status read_factors(const struct ddp_gguf *gguf, struct ddp_rope
         tensor->dims[0] != rope->size / 2)
         return ddp_fail(DDP_ERR_FORMAT, "%s: tensor %s is not %" PRId64 " values of F32",
                         gguf->file.path, tensor->name, rope->size / 2);
-    enum ddp_status status =
-        ddp_input_file_read(&gguf->file, tensor->offset, factors, (size_t)tensor->bytes);
+    enum ddp_status status = ddp_gguf_read_bytes(gguf, tensor, 0, factors, (size_t)tensor->bytes);
     if (status == DDP_OK && rope->kind != DDP_ROPE_DEFAULT)
         status = ddp_fail(DDP_ERR_FORMAT, "%s: tensor %s beside another scaling of positions",
                           gguf->file.path, tensor->name);
@@ -115,8 +114,7 @@ static enum ddp_status take_count(struct reading *reading, const char *name, con
     return status;
 }
 
-/* The shortest number that is the same float32: 1e-5, where the file's is 9.99999975e-06. */
-static double shortest(double value)
+double ddp_gguf_shortest(double value)
 {
     char text[32];
     double same = value;
@@ -136,7 +134,7 @@ static enum ddp_status take_real(struct reading *reading, const char *name, cons
     *value = fallback;
     enum ddp_status status =
         ddp_hf_keys_real(&reading->in, key_of(key, reading, name), 0, 1e12, value);
-    *value = shortest(*value);
+    *value = ddp_gguf_shortest(*value);
     if (status == DDP_OK && to)
         put(reading, to, json_real(*value));
     return status;
@@ -259,6 +257,11 @@ static enum ddp_status fill(struct reading *reading, const struct ddp_gguf *gguf
 {
     char key[128];
     int64_t window = 0, experts = 0;
+    const char *kind = json_string_value(json_object_get(gguf->keys, "general.type"));
+    if (kind && strcmp(kind, "adapter") == 0)
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: adapters alone: load their base, and give them with --adapters",
+                        gguf->file.path);
     enum ddp_status status = take_family(reading);
     if (status != DDP_OK)
         return status;

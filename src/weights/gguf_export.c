@@ -158,6 +158,16 @@ static void add_factors(struct writing *writing, const struct ddp_rope *rope,
     strcpy(writing->tensors[writing->count - 1].name, DDP_GGUF_ROPE_FACTORS);
 }
 
+/* What each file says of its types, and the keys of its tokenizer. */
+static enum ddp_status add_keys(json_t *all, int type, const json_t *keys)
+{
+    const bool failed =
+        json_object_set_new(all, "general.file_type", json_integer(file_type(type))) != 0 ||
+        json_object_set_new(all, "general.quantization_version", json_integer(QUANTISATION)) != 0 ||
+        (keys && json_object_update(all, (json_t *)(uintptr_t)keys) != 0);
+    return failed ? ddp_fail(DDP_ERR_MEMORY, "out of memory") : DDP_OK;
+}
+
 enum ddp_status ddp_gguf_export(const char *path, int type, const struct ddp_hf_llama *config,
                                 json_t *keys, const struct ddp_hf_values *values, size_t count)
 {
@@ -168,10 +178,8 @@ enum ddp_status ddp_gguf_export(const char *path, int type, const struct ddp_hf_
     size_t kind_count = 0;
     json_t *all = json_object();
     enum ddp_status status = ddp_gguf_set_config(all, config);
-    if (json_object_set_new(all, "general.file_type", json_integer(file_type(type))) != 0 ||
-        json_object_set_new(all, "general.quantization_version", json_integer(QUANTISATION)) != 0 ||
-        (keys && json_object_update(all, keys) != 0))
-        status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    if (status == DDP_OK)
+        status = add_keys(all, type, keys);
     if (status == DDP_OK)
         status = ddp_hf_llama_tensors(config, &kinds, &kind_count);
     if (status == DDP_OK && !open_writing(&writing, kind_count + 1))
@@ -186,6 +194,33 @@ enum ddp_status ddp_gguf_export(const char *path, int type, const struct ddp_hf_
     json_decref(all);
     json_decref(keys);
     free(kinds);
+    return status;
+}
+
+/* Positions stay F32, as llama.cpp's converter has them. */
+enum ddp_status ddp_gguf_export_gpt2(const char *path, int type, const struct ddp_gguf_gpt2 *gpt2,
+                                     json_t *keys, const struct ddp_hf_values *values, size_t count)
+{
+    static const struct ddp_llama none; /* no rows are permuted */
+    struct writing writing = {.path = path, .shape = &none};
+    json_t *all = json_object();
+    enum ddp_status status = ddp_gguf_set_gpt2(all, gpt2);
+    if (status == DDP_OK)
+        status = add_keys(all, type, keys);
+    if (status == DDP_OK && !open_writing(&writing, count))
+        status = DDP_ERR_MEMORY;
+    for (size_t i = 0; status == DDP_OK && i < count; i++) {
+        const struct source source = {
+            .name = values[i].name, .parts = {&values[i]}, .part_count = 1};
+        const bool positions = strcmp(values[i].name, "wpe.weight") == 0;
+        add_tensor(&writing, values[i].name, positions ? DDP_GGUF_F32 : type, values[i].dim_count,
+                   values[i].dims, &source);
+    }
+    if (status == DDP_OK)
+        status = write_file(&writing, all);
+    close_writing(&writing);
+    json_decref(all);
+    json_decref(keys);
     return status;
 }
 
@@ -232,59 +267,3 @@ enum ddp_status ddp_gguf_export_adapters(const char *path, const struct ddp_llam
     json_decref(keys);
     return status;
 }
-
-/* --- the format ------------------------------------------------------------------------------- */
-
-static enum ddp_status describe(const char *path, const struct ddp_model **model,
-                                struct ddp_model_config *config)
-{
-    struct ddp_hf_llama hf;
-    enum ddp_status status = ddp_gguf_read(&hf, path);
-    if (status != DDP_OK)
-        return status;
-    *model = &ddp_model_llama;
-    *ddp_llama_of(&config->own) = hf.shape;
-    config->described = true;
-    config->classes = hf.vocabulary;
-    config->x_dtype = DDP_I32;
-    config->dim_count = 1;
-    config->dims[0] = config->features = 1;
-    return DDP_OK;
-}
-
-static enum ddp_status read_file(const char *path, const ddp_graph *graph, int64_t heads,
-                                 float *flat, void *frozen)
-{
-    struct ddp_hf_llama config;
-    const int count = ddp_graph_place_count(graph);
-    struct ddp_hf_values *values = ddp_array_alloc((size_t)count, sizeof *values);
-    enum ddp_status status = values ? ddp_gguf_read(&config, path) : DDP_ERR_MEMORY;
-    (void)heads;
-    for (int i = 0; status == DDP_OK && i < count; i++)
-        values[i] = ddp_hf_values_of(ddp_graph_place_at(graph, i, flat, frozen));
-    if (status == DDP_OK)
-        status = ddp_gguf_load(path, &config, values, (size_t)count);
-    free(values);
-    return status;
-}
-
-static enum ddp_status write_gpt2(const char *path, const ddp_graph *graph,
-                                  const struct ddp_gpt2 *gpt2, const float *flat)
-{
-    (void)graph;
-    (void)gpt2;
-    (void)flat;
-    return ddp_fail(DDP_ERR_INVALID,
-                    "--export %s: GGUF is written of models of the Llama family: export a gpt2 as "
-                    ".safetensors or .bin",
-                    path);
-}
-
-const struct ddp_weight_format ddp_format_gguf = {
-    .name = "gguf",
-    .suffix = ".gguf",
-    .is = ddp_gguf_is,
-    .describe = describe,
-    .read = read_file,
-    .write = write_gpt2,
-};

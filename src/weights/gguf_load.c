@@ -44,6 +44,36 @@ static enum ddp_status check_tensor(const struct ddp_gguf *gguf,
     return DDP_OK;
 }
 
+/* A head may be there although it is the embedding. Others have no place. */
+static enum ddp_status check_extra(const struct ddp_gguf *gguf,
+                                   const struct ddp_gguf_tensor *tensor)
+{
+    const struct ddp_gguf_tensor *tokens = ddp_gguf_find(gguf, "token_embd.weight");
+    char pieces[2][4096];
+    enum ddp_status status = DDP_OK;
+    if (strcmp(tensor->name, DDP_GGUF_ROPE_FACTORS) == 0)
+        return DDP_OK;
+    if (strcmp(tensor->name, "output.weight") != 0 || !tokens)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: the model has no parameter for tensor %s",
+                        gguf->file.path, tensor->name);
+    bool same = tokens->type == tensor->type && tokens->bytes == tensor->bytes;
+    for (uint64_t at = 0; same && at < tensor->bytes; at += sizeof pieces[0]) {
+        const uint64_t left = tensor->bytes - at;
+        const size_t some = left < sizeof pieces[0] ? (size_t)left : sizeof pieces[0];
+        status = ddp_gguf_read_bytes(gguf, tensor, at, pieces[0], some);
+        if (status == DDP_OK)
+            status = ddp_gguf_read_bytes(gguf, tokens, at, pieces[1], some);
+        if (status != DDP_OK)
+            return status;
+        same = memcmp(pieces[0], pieces[1], some) == 0;
+    }
+    return same ? DDP_OK
+                : ddp_fail(DDP_ERR_FORMAT,
+                           "%s: tensor output.weight differs from token_embd.weight, which is the "
+                           "head of this model",
+                           gguf->file.path);
+}
+
 static enum ddp_status check_tensors(const struct loading *loading)
 {
     const struct ddp_gguf *gguf = &loading->gguf;
@@ -52,9 +82,8 @@ static enum ddp_status check_tensors(const struct loading *loading)
     for (size_t i = 0; status == DDP_OK && i < loading->count; i++)
         status = check_tensor(gguf, &loading->kinds[i], known);
     for (size_t i = 0; status == DDP_OK && i < gguf->count; i++)
-        if (!known[i] && strcmp(gguf->tensors[i].name, DDP_GGUF_ROPE_FACTORS) != 0)
-            status = ddp_fail(DDP_ERR_FORMAT, "%s: the model has no parameter for tensor %s",
-                              gguf->file.path, gguf->tensors[i].name);
+        if (!known[i])
+            status = check_extra(gguf, &gguf->tensors[i]);
     free(known);
     return status;
 }
@@ -99,8 +128,9 @@ enum ddp_status ddp_gguf_check(const char *path, const struct ddp_hf_llama *conf
 {
     struct loading loading;
     uint64_t bytes[DDP_GGUF_BF16 + 1] = {0}, most = 0;
-    *files = (struct ddp_hf_llama_files){.count = 1};
+    *files = (struct ddp_hf_llama_files){.count = 0};
     enum ddp_status status = open_file(&loading, path, config);
+    files->count = (size_t)loading.gguf.shard_count;
     for (size_t i = 0; status == DDP_OK && i < loading.gguf.count; i++) {
         const struct ddp_gguf_tensor *tensor = &loading.gguf.tensors[i];
         files->bytes += tensor->bytes;
@@ -111,21 +141,6 @@ enum ddp_status ddp_gguf_check(const char *path, const struct ddp_hf_llama *conf
     }
     close_file(&loading);
     return status;
-}
-
-/* Which of a layer's matrices a parameter is; -1: none. */
-static int linear_of(const char *name, int64_t *layer)
-{
-    int number = 0, end = 0;
-    if (sscanf(name, "model.layers.%d.%n", &number, &end) != 1 || end == 0)
-        return -1;
-    *layer = number;
-    for (int i = 0; i < DDP_LLAMA_LINEARS; i++) {
-        const size_t size = strlen(ddp_llama_linear_names[i]);
-        if (strncmp(name + end, ddp_llama_linear_names[i], size) == 0)
-            return i;
-    }
-    return -1;
 }
 
 enum ddp_status ddp_gguf_linear_types(const char *path, const struct ddp_hf_llama *config,
@@ -140,7 +155,7 @@ enum ddp_status ddp_gguf_linear_types(const char *path, const struct ddp_hf_llam
         ddp_gguf_name(name, kind->name);
         const enum ddp_dtype type = ddp_gguf_dtype(ddp_gguf_find(&loading.gguf, name)->type);
         for (int p = 0; kind->linear && p < kind->part_count; p++) {
-            const int which = linear_of(kind->parts[p].name, &layer);
+            const int which = ddp_hf_llama_linear(kind->parts[p].name, &layer);
             if (which >= 0 && ddp_block_of(type))
                 types[layer * DDP_LLAMA_LINEARS + which] = (uint8_t)type;
         }
@@ -184,8 +199,8 @@ static enum ddp_status read_part(const struct ddp_gguf *gguf, const struct ddp_g
                         "of %s: choose another --frozen-dtype",
                         gguf->file.path, tensor->name, columns, own->name);
     for (int64_t r = 0; status == DDP_OK && r < to->dims[0]; r++) {
-        status = ddp_input_file_read(&gguf->file, tensor->offset + (uint64_t)(first + r) * bytes,
-                                     raw, (size_t)bytes);
+        status =
+            ddp_gguf_read_bytes(gguf, tensor, (uint64_t)(first + r) * bytes, raw, (size_t)bytes);
         if (status != DDP_OK)
             return status;
         ddp_gguf_decode(tensor->type, raw, columns, row);
@@ -223,17 +238,61 @@ static enum ddp_status read_tensor(const struct loading *loading, const struct d
     return status;
 }
 
+static enum ddp_status read_all(const struct loading *loading, const struct ddp_llama *shape,
+                                const struct ddp_hf_values *values, size_t count)
+{
+    size_t taken = 0;
+    enum ddp_status status = DDP_OK;
+    for (size_t i = 0; status == DDP_OK && i < loading->count; i++)
+        status = read_tensor(loading, shape, &loading->kinds[i], values, count, &taken);
+    if (status == DDP_OK && taken != count)
+        status = ddp_fail(DDP_ERR_INVALID, "%s: nothing in it is for %zu of %zu parameters",
+                          loading->gguf.file.path, count - taken, count);
+    return status;
+}
+
 enum ddp_status ddp_gguf_load(const char *path, const struct ddp_hf_llama *config,
                               const struct ddp_hf_values *values, size_t count)
 {
     struct loading loading;
-    size_t taken = 0;
     enum ddp_status status = open_file(&loading, path, config);
-    for (size_t i = 0; status == DDP_OK && i < loading.count; i++)
-        status = read_tensor(&loading, &config->shape, &loading.kinds[i], values, count, &taken);
-    if (status == DDP_OK && taken != count)
-        status = ddp_fail(DDP_ERR_INVALID, "%s: nothing in it is for %zu of %zu parameters", path,
-                          count - taken, count);
+    if (status == DDP_OK)
+        status = read_all(&loading, &config->shape, values, count);
+    close_file(&loading);
+    return status;
+}
+
+/* Each parameter is a tensor. */
+static enum ddp_status list_kinds(struct loading *loading, const struct ddp_hf_values *values,
+                                  size_t count)
+{
+    loading->kinds = ddp_array_alloc(count, sizeof *loading->kinds);
+    if (!loading->kinds)
+        return DDP_ERR_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        struct ddp_hf_llama_tensor *kind = &loading->kinds[i];
+        *kind = (struct ddp_hf_llama_tensor){.dim_count = values[i].dim_count,
+                                             .dims = {values[i].dims[0], values[i].dims[1]},
+                                             .part_count = 1};
+        snprintf(kind->name, sizeof kind->name, "%s", values[i].name);
+        snprintf(kind->parts[0].name, sizeof kind->parts[0].name, "%s", values[i].name);
+        kind->parts[0].rows = values[i].dims[0];
+    }
+    loading->count = count;
+    return DDP_OK;
+}
+
+enum ddp_status ddp_gguf_load_each(const char *path, const struct ddp_llama *shape,
+                                   const struct ddp_hf_values *values, size_t count)
+{
+    struct loading loading = {.kinds = NULL};
+    enum ddp_status status = ddp_gguf_open(&loading.gguf, path);
+    if (status == DDP_OK)
+        status = list_kinds(&loading, values, count);
+    if (status == DDP_OK)
+        status = check_tensors(&loading);
+    if (status == DDP_OK)
+        status = read_all(&loading, shape, values, count);
     close_file(&loading);
     return status;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What Llama-type models and their tensors are called in GGUF. */
+ * What Llama-type models and GPT-2, and their tensors, are called in GGUF. */
 #include "config.h"
 
 #include "core/text.h"
@@ -27,9 +27,19 @@ static const char *const names[][2] = {
     {"model.embed_tokens", "token_embd"},
     {"model.norm", "output_norm"},
     {"lm_head", "output"},
+    {"wte", "token_embd"},
+    {"wpe", "position_embd"},
+    {"ln_f", "output_norm"},
+    {"ln_1", "attn_norm"},
+    {"attn.c_attn", "attn_qkv"},
+    {"attn.c_proj", "attn_output"},
+    {"ln_2", "ffn_norm"},
+    {"mlp.c_fc", "ffn_up"},
+    {"mlp.c_proj", "ffn_down"},
 };
-#define NAMES  (sizeof names / sizeof names[0])
-#define LAYERS "model.layers."
+#define NAMES       (sizeof names / sizeof names[0])
+#define LAYERS      "model.layers."
+#define GPT2_LAYERS "h."
 
 static const char *suffix_of(const char *hf_name)
 {
@@ -42,12 +52,16 @@ static const char *suffix_of(const char *hf_name)
 bool ddp_gguf_name(char name[DDP_GGUF_NAME], const char *hf_name)
 {
     const char *suffix = suffix_of(hf_name), *module = hf_name;
+    const size_t layers = strncmp(hf_name, LAYERS, sizeof LAYERS - 1) == 0 ? sizeof LAYERS - 1
+                          : strncmp(hf_name, GPT2_LAYERS, sizeof GPT2_LAYERS - 1) == 0
+                              ? sizeof GPT2_LAYERS - 1
+                              : 0;
     char *end;
     long layer = -1;
     if (!ddp_text_ends_with(hf_name, suffix))
         return false;
-    if (strncmp(hf_name, LAYERS, sizeof LAYERS - 1) == 0) {
-        layer = strtol(hf_name + sizeof LAYERS - 1, &end, 10);
+    if (layers > 0) {
+        layer = strtol(hf_name + layers, &end, 10);
         module = end + (*end == '.');
     }
     const size_t length = strlen(module) - strlen(suffix);

@@ -15,6 +15,7 @@ struct ddp_hf_llama {
     struct ddp_llama shape;
     int64_t vocabulary;
     const char *dtype; /* what config.json says, "F32", "F16" or "BF16"; NULL: nothing */
+    bool nf4;          /* matrices of layers may be bitsandbytes' nf4 */
     double init_std;   /* initializer_range */
     int32_t bos, eos;  /* tokens that a config.json that is made names; -1: none, as when read */
 };
@@ -61,6 +62,9 @@ struct ddp_hf_llama_tensor {
  * DDP_ERR_MEMORY. */
 enum ddp_status ddp_hf_llama_tensors(const struct ddp_hf_llama *config,
                                      struct ddp_hf_llama_tensor **tensors, size_t *count);
+
+/* Which of a layer's matrices a parameter is; -1: none. */
+int ddp_hf_llama_linear(const char *name, int64_t *layer);
 
 /* Parameters of the model, and those of LoRA adapters of a rank on all its linear layers. */
 enum ddp_status ddp_hf_llama_count(const struct ddp_hf_llama *config, int64_t rank,
@@ -109,6 +113,11 @@ struct ddp_hf_llama_files {
     const char *dtype; /* of the embedding: "F32", "F16" or "BF16" */
     uint64_t bytes;    /* of all tensors */
 };
+
+/* As ddp_gguf_linear_types(), of a directory whose matrices are bitsandbytes' nf4.
+ *   types [out]  DDP_LLAMA_LINEARS for each layer, which are 0 */
+enum ddp_status ddp_hf_llama_linear_types(const char *directory, const struct ddp_hf_llama *config,
+                                          uint8_t *types);
 
 /*   files [out]  count is 0: there are no weights in the directory, which is no error */
 enum ddp_status ddp_hf_llama_check(const char *directory, const struct ddp_hf_llama *config,

@@ -304,12 +304,25 @@ static enum ddp_status check_others(const struct ddp_hf_keys *in)
     if (status == DDP_OK && strcmp(act, "silu") != 0 && strcmp(act, "swish") != 0)
         status = ddp_fail(DDP_ERR_FORMAT, "%s: hidden_act \"%s\" is not supported; it must be silu",
                           in->name, act);
-    if (status == DDP_OK && ddp_hf_keys_get(in, "quantization_config"))
-        status = ddp_fail(DDP_ERR_FORMAT,
-                          "%s: quantization_config: quantised weights are not supported; take the "
-                          "model that they were made from",
-                          in->name);
     return status;
+}
+
+/* bitsandbytes' nf4 is read; each matrix says more of itself. */
+static enum ddp_status read_quantisation(const struct ddp_hf_keys *in, bool *nf4)
+{
+    const json_t *given = ddp_hf_keys_get(in, "quantization_config");
+    const char *method = json_string_value(json_object_get(given, "quant_method"));
+    const char *type = json_string_value(json_object_get(given, "bnb_4bit_quant_type"));
+    const char *storage = json_string_value(json_object_get(given, "bnb_4bit_quant_storage"));
+    *nf4 = given != NULL;
+    if (given && (!method || strcmp(method, "bitsandbytes") != 0 ||
+                  !json_is_true(json_object_get(given, "load_in_4bit")) || !type ||
+                  strcmp(type, "nf4") != 0 || (storage && strcmp(storage, "uint8") != 0)))
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: quantization_config: of quantised weights only bitsandbytes' nf4 in "
+                        "uint8 are supported; take the model that they were made from",
+                        in->name);
+    return DDP_OK;
 }
 
 static enum ddp_status read_dtype(const struct ddp_hf_keys *in, const char **dtype)
@@ -346,6 +359,8 @@ static enum ddp_status read_root(const struct ddp_hf_keys *in, struct ddp_hf_lla
         status = read_windows(in, &config->shape);
     if (status == DDP_OK)
         status = ddp_hf_llama_rope_read(in, &config->shape);
+    if (status == DDP_OK)
+        status = read_quantisation(in, &config->nf4);
     return status == DDP_OK ? read_dtype(in, &config->dtype) : status;
 }
 

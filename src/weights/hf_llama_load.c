@@ -10,6 +10,7 @@
 #include "core/memory.h"
 #include "core/text.h"
 #include "core/write.h"
+#include "weights/bnb.h"
 #include "weights/hf_llama.h"
 #include "weights/safetensors_index.h"
 
@@ -101,10 +102,17 @@ static enum ddp_status check_dtype(const struct files *files, const struct ddp_s
                     path_of(files, tensor), tensor->name, tensor->dtype);
 }
 
+static bool is_quantised(const struct files *files, const struct ddp_hf_llama_tensor *kind,
+                         const struct ddp_safetensor *tensor)
+{
+    return files->config->nf4 && kind->linear && kind->dim_count == 2 && ddp_bnb_is(tensor);
+}
+
 static enum ddp_status check_tensor(const struct files *files,
                                     const struct ddp_hf_llama_tensor *wanted)
 {
     char have[128], want[128];
+    struct ddp_bnb bnb;
     const struct ddp_safetensor *tensor = find(files, wanted->name);
     if (!tensor && strcmp(wanted->name, HEAD) == 0)
         return ddp_fail(DDP_ERR_FORMAT,
@@ -113,6 +121,9 @@ static enum ddp_status check_tensor(const struct files *files,
                         files->path, HEAD);
     if (!tensor)
         return ddp_fail(DDP_ERR_FORMAT, "%s: tensor %s is missing", files->path, wanted->name);
+    if (is_quantised(files, wanted, tensor))
+        return ddp_bnb_find(&bnb, files->weights, path_of(files, tensor), tensor, wanted->dims[0],
+                            wanted->dims[1]);
     enum ddp_status status = check_dtype(files, tensor);
     bool same = tensor->dim_count == wanted->dim_count;
     for (int d = 0; same && d < wanted->dim_count; d++)
@@ -174,6 +185,22 @@ static int compare_names(const void *left, const void *right)
     return strcmp(*a, *b);
 }
 
+/* A tensor of the model, or what belongs to one that is quantised. */
+static bool is_known(const struct files *files, const char **known, const char *name)
+{
+    char stem[DDP_HF_LLAMA_NAME];
+    const char *key = stem;
+    size_t bytes = 0;
+    if (bsearch(&name, known, files->count, sizeof *known, compare_names))
+        return true;
+    if (!files->config->nf4 || !ddp_bnb_belongs(name, &bytes) || bytes >= sizeof stem)
+        return false;
+    snprintf(stem, sizeof stem, "%.*s", (int)bytes, name);
+    const struct ddp_safetensor *tensor = ddp_safetensors_find(files->weights, stem);
+    return tensor && ddp_bnb_is(tensor) &&
+           bsearch(&key, known, files->count, sizeof *known, compare_names);
+}
+
 static enum ddp_status check_names(const struct files *files)
 {
     const char **known = ddp_array_alloc(files->count, sizeof *known);
@@ -186,7 +213,7 @@ static enum ddp_status check_names(const struct files *files)
         qsort(known, files->count, sizeof *known, compare_names);
     for (size_t i = 0; status == DDP_OK && i < ddp_safetensors_count(files->weights); i++) {
         const struct ddp_safetensor *tensor = ddp_safetensors_at(files->weights, i);
-        if (!bsearch(&tensor->name, known, files->count, sizeof *known, compare_names))
+        if (!is_known(files, known, tensor->name))
             status = check_extra(files, tensor);
     }
     free(known);
@@ -333,6 +360,29 @@ static enum ddp_status read_values(const struct files *files, const struct ddp_s
     return DDP_OK;
 }
 
+/* The same of a matrix that is quantised. Blocks go as they are where memory has the same ones. */
+static enum ddp_status read_blocks(const struct ddp_bnb *bnb, const float *scales, int64_t first,
+                                   const struct ddp_hf_values *to, int64_t count,
+                                   struct piece *piece)
+{
+    const struct ddp_block *block = ddp_block_of(bnb->dtype);
+    const bool same = to->dtype == bnb->dtype && first % block->values == 0;
+    uint8_t *const raw = (uint8_t *)piece->raw;
+    enum ddp_status status = DDP_OK;
+    for (int64_t done = 0; status == DDP_OK && done < count; done += PIECE) {
+        const int64_t some = count - done < PIECE ? count - done : PIECE;
+        const int64_t begin = (first + done) / block->values;
+        const int64_t end = (first + done + some + block->values - 1) / block->values;
+        char *at = (char *)to->memory + ddp_values_bytes(to->dtype, done);
+        status = ddp_bnb_blocks(bnb, scales, begin, end - begin, same ? (uint8_t *)at : raw);
+        if (status != DDP_OK || same)
+            continue;
+        ddp_blocks_unpack(block, raw, (first + done) % block->values, some, piece->values);
+        ddp_values_pack(to->dtype, piece->values, some, at);
+    }
+    return status;
+}
+
 /* The parameters of a tensor that the table has. */
 static enum ddp_status read_tensor(const struct files *files,
                                    const struct ddp_hf_llama_tensor *kind,
@@ -341,7 +391,14 @@ static enum ddp_status read_tensor(const struct files *files,
 {
     const int64_t columns = kind->dim_count == 2 ? kind->dims[1] : 1;
     const struct ddp_safetensor *tensor = find(files, kind->name);
-    enum ddp_status status = DDP_OK;
+    const bool quantised = is_quantised(files, kind, tensor);
+    struct ddp_bnb bnb;
+    float *scales = NULL;
+    enum ddp_status status = quantised ? ddp_bnb_find(&bnb, files->weights, path_of(files, tensor),
+                                                      tensor, kind->dims[0], columns)
+                                       : DDP_OK;
+    if (status == DDP_OK && quantised)
+        status = ddp_bnb_scales(&scales, &bnb);
     int64_t row = 0;
     for (int p = 0; status == DDP_OK && p < kind->part_count; row += kind->parts[p++].rows) {
         const int64_t rows = kind->parts[p].rows;
@@ -350,12 +407,16 @@ static enum ddp_status read_tensor(const struct files *files,
             continue;
         if (to->dim_count != kind->dim_count || to->dims[0] != rows ||
             (to->dim_count == 2 && to->dims[1] != columns))
-            return ddp_fail(DDP_ERR_INVALID,
-                            "%s: parameter %s has another shape than config.json gives it",
-                            files->path, to->name);
-        status = read_values(files, tensor, row * columns, to, rows * columns, piece);
+            status = ddp_fail(DDP_ERR_INVALID,
+                              "%s: parameter %s has another shape than config.json gives it",
+                              files->path, to->name);
+        else
+            status = quantised
+                         ? read_blocks(&bnb, scales, row * columns, to, rows * columns, piece)
+                         : read_values(files, tensor, row * columns, to, rows * columns, piece);
         ++*taken;
     }
+    free(scales);
     return status;
 }
 
@@ -390,6 +451,30 @@ enum ddp_status ddp_hf_llama_load(const char *directory, const struct ddp_hf_lla
     if (status == DDP_OK && taken != count)
         status = fail_unknown(&files, values, count);
     free(piece);
+    close_files(&files);
+    return status;
+}
+
+enum ddp_status ddp_hf_llama_linear_types(const char *directory, const struct ddp_hf_llama *config,
+                                          uint8_t *types)
+{
+    struct files files;
+    struct ddp_bnb bnb;
+    int64_t layer;
+    enum ddp_status status = open_files(&files, directory, config);
+    for (size_t i = 0; status == DDP_OK && files.path && i < files.count; i++) {
+        const struct ddp_hf_llama_tensor *kind = &files.tensors[i];
+        const struct ddp_safetensor *tensor = find(&files, kind->name);
+        if (!is_quantised(&files, kind, tensor))
+            continue;
+        status =
+            ddp_bnb_find(&bnb, files.weights, files.path, tensor, kind->dims[0], kind->dims[1]);
+        for (int p = 0; status == DDP_OK && p < kind->part_count; p++) {
+            const int which = ddp_hf_llama_linear(kind->parts[p].name, &layer);
+            if (which >= 0)
+                types[layer * DDP_LLAMA_LINEARS + which] = (uint8_t)bnb.dtype;
+        }
+    }
     close_files(&files);
     return status;
 }

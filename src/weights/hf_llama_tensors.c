@@ -8,7 +8,9 @@
 #include "core/memory.h"
 #include "weights/hf_llama.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define OF_LAYER 16 /* tensors of a layer at most, and others of the model */
 
@@ -148,4 +150,18 @@ enum ddp_status ddp_hf_llama_count(const struct ddp_hf_llama *config, int64_t ra
     }
     free(tensors);
     return DDP_OK;
+}
+
+int ddp_hf_llama_linear(const char *name, int64_t *layer)
+{
+    int number = 0, end = 0;
+    if (sscanf(name, "model.layers.%d.%n", &number, &end) != 1 || end == 0)
+        return -1;
+    *layer = number;
+    for (int i = 0; i < DDP_LLAMA_LINEARS; i++) {
+        const size_t size = strlen(ddp_llama_linear_names[i]);
+        if (strncmp(name + end, ddp_llama_linear_names[i], size) == 0)
+            return i;
+    }
+    return -1;
 }

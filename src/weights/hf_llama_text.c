@@ -176,13 +176,21 @@ static enum ddp_status edit(char **text, const char *name, const char *source, s
 {
     json_t *changes;
     struct ddp_hf_keys in;
+    char *plain = NULL; /* what is written is not quantised */
     enum ddp_status status = ddp_hf_keys_open(&in, name, "not a config.json", source, bytes);
+    if (status == DDP_OK && ddp_hf_keys_get(&in, "quantization_config")) {
+        json_object_del(in.root, "quantization_config");
+        plain = ddp_json_text(in.root, JSON_INDENT(2));
+        status = plain ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    }
     if (status == DDP_OK)
         status = find_changes(&in, family, dtype, &changes);
     if (status == DDP_OK) {
-        status = ddp_hf_edit(text, name, source, bytes, changes);
+        status =
+            ddp_hf_edit(text, name, plain ? plain : source, plain ? strlen(plain) : bytes, changes);
         json_decref(changes);
     }
+    free(plain);
     json_decref(in.root);
     return status;
 }

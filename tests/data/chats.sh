@@ -278,6 +278,27 @@ same "tools" "$(tools "$work/tools.jinja" | sed '$d')" '<tools>[{"n": 1}]</tools
 4<|im_end|>
 <|im_start|>assistant
 [It is 4<|im_end|>]'
+# ShareGPT's roles for them.
+called() {
+    echo '{"tools": "[{\"n\": 1}]", "conversations": [{"from": "human", "value": "2+2?"}, {"from": "function_call", "value": '"$1"'}, {"from": "observation", "value": "4"}, {"from": "gpt", "value": "It is 4"}]}' >"$work/tools.jsonl"
+}
+called '"{\"name\": \"add\", \"arguments\": {\"a\": 2}}"'
+same "tools of ShareGPT" "$(tools "$work/tools.jinja" | sed '$d')" '<tools>[{"n": 1}]</tools>
+<|im_start|>user
+2+2?<|im_end|>
+<|im_start|>assistant
+[add{"a": 2}<|im_end|>]
+<|im_start|>tool
+4<|im_end|>
+<|im_start|>assistant
+[It is 4<|im_end|>]'
+called '"[{\"name\": \"a\", \"arguments\": 1}, {\"name\": \"b\", \"arguments\": 2}]"'
+same "two calls" "$(tools "$work/tools.jinja" | sed -n 5p)" '[a1b2<|im_end|>]'
+for value in '"add"' '"{}"' '"[]"' '{}' '"[1]"' '"{\"name\": \"a\"}"'; do
+    called "$value"
+    same "a call that is $value" "$(tools "$work/tools.jinja" | grep -c 'line 1: message 2 is a function_call, whose value must be')" 1
+done
+called '"{\"name\": \"add\", \"arguments\": {\"a\": 2}}"'
 sed -i 's/<tools>/<tools> /' "$work/tools.jinja"
 same "another text of the same file" "$(tools "$work/tools.jinja" | head -n 1)" '<tools> [{"n": 1}]</tools>'
 expect "tools that are not written" 3 'tools.jsonl: line 1: it has tools, which the chat template chatml does not write' "$trainer" --model llama --size d2 \

@@ -28,6 +28,7 @@ wrong with it.
   hf_llama/     one config.json each, of a model of the Llama kind
   gguf/         one GGUF file each, of a llama of one layer
   peft/         one adapter_config.json each, of a base of two layers
+  bnb/          one safetensors file each, with a matrix of bitsandbytes' nf4
   index/        one model.safetensors.index.json of Hugging Face's each
   choices/      one file of algorithms of matrix products each
   checkpoint/   one state.json each; with "sign" as its last line its checksum is made right first
@@ -439,6 +440,8 @@ def write_hf_llama():
                          ("good-smollm3", {**tiny, "model_type": "smollm3"}),
                          ("good-smollm3-list", {**tiny, "model_type": "smollm3", "no_rope_layers": [1, 0, 1, 0]}),
                          ("good-phi3", {**tiny, "model_type": "phi3", "partial_rotary_factor": 0.5, "rope_scaling": None}),
+                         ("good-nf4", {**tiny, "quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True,
+                                                                       "bnb_4bit_quant_type": "nf4"}}),
                          ("good-unknown-keys", {**tiny, "surely": {"a": [1, 2.5, None]}, "\u00e9\"": "\\"}),
                          ("good-linear", {**tiny, "rope_scaling": {"type": "linear", "factor": 2}})):
         put("hf_llama", name, json.dumps(fields, indent=2).encode())
@@ -452,7 +455,7 @@ def write_hf_llama():
                          ("layers-many", {"num_hidden_layers": 1000}), ("layers-real", {"num_hidden_layers": 2.5}),
                          ("width-huge", {"hidden_size": 2**62}), ("head-odd", {"head_dim": 7}), ("vocabulary-null", {"vocab_size": None}),
                          ("eps-zero", {"rms_norm_eps": 0}), ("act", {"hidden_act": "gelu"}), ("dropout", {"attention_dropout": 0.1}),
-                         ("quantised", {"quantization_config": {"quant_method": "gptq"}}), ("dtype", {"dtype": "int8"}),
+                         ("quantised", {"quantization_config": {"quant_method": "gptq"}}), ("quantised-text", {"quantization_config": "nf4"}), ("dtype", {"dtype": "int8"}),
                          ("rope-dynamic", {"rope_scaling": {"type": "dynamic", "factor": 2}}),
                          ("rope-longrope", {"rope_scaling": {"rope_type": "longrope"}}),
                          ("rope-unknown", {"rope_parameters": {"rope_type": "mrope"}}), ("rope-list", {"rope_scaling": [1]}),
@@ -460,6 +463,48 @@ def write_hf_llama():
                          ("rope-no-factor", {"rope_scaling": {"rope_type": "linear"}}), ("theta-zero", {"rope_theta": 0}),
                          ("layer-types", {"layer_types": ["full_attention"]}), ("tied-text", {"tie_word_embeddings": "yes"})):
         put("hf_llama", "bad-" + name, json.dumps({**tiny, **fields}).encode())
+
+
+def write_bnb():
+    codes = [-1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334, -0.09105003625154495,
+             0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
+             0.7229568362236023, 1]
+    state = {"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", "shape": [3, 64]}
+    nested = {**state, "nested_blocksize": 2, "nested_dtype": "float32", "nested_offset": 0.25}
+
+    def reals(*values):
+        return "F32", [len(values)], struct.pack(f"<{len(values)}f", *values)
+
+    def file(about=state, drop=(), **parts):
+        text = about if isinstance(about, bytes) else json.dumps(about).encode()
+        tensors = {"w": ("U8", [96, 1], bytes(range(96))), "w.quant_map": reals(*codes), "w.absmax": reals(0.5, 0.25, 0.125),
+                   "w.quant_state.bitsandbytes__nf4": ("U8", [len(text)], text)}
+        tensors.update({"w." + name.replace("__", "."): part for name, part in parts.items()})
+        header, at, data = {}, 0, b""
+        for name, (kind, shape, raw) in tensors.items():
+            if name not in drop:
+                header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + len(raw)]}
+                at += len(raw)
+                data += raw
+        text = json.dumps(header).encode()
+        return struct.pack("<Q", len(text)) + text + data
+
+    double = {"absmax": ("U8", [3], b"\0\x80\xff"), "nested_absmax": reals(0.1, 0.2), "nested_quant_map": reals(*(i / 128 - 1 for i in range(256)))}
+    for name, data in (
+            ("good-single", file()), ("good-double", file(nested, **double)), ("good-float32", file({**state, "dtype": "float32"})),
+            ("bad-no-map", file(drop=["w.quant_map"])), ("bad-map", file(quant_map=reals(*range(16)))), ("bad-no-state", file(
+                drop=["w.quant_state.bitsandbytes__nf4"])), ("bad-state", file(b"{")), ("bad-state-list", file(b"[]")), ("bad-state-empty", file(b"")),
+            ("bad-state-long", file(json.dumps(state).encode() + b" " * 5000)), ("bad-shape", file({**state, "shape": [64, 3]})),
+            ("bad-shape-text", file({**state, "shape": "3"})), ("bad-type", file({**state, "quant_type": "fp4"})),
+            ("bad-block", file({**state, "blocksize": 128})), ("bad-block-huge", file({**state, "blocksize": 1 << 40})),
+            ("bad-dtype", file({**state, "dtype": "float16"})), ("bad-scales-few", file(absmax=reals(0.5, 0.25))),
+            ("bad-scales-bytes", file(absmax=("U8", [3], bytes(3)))), ("bad-scales-nan", file(absmax=reals(0.5, float("nan"), 1))),
+            ("bad-scales-type", file(absmax=("I32", [3], bytes(12)))), ("bad-nested-few", file(nested, **{**double, "nested_absmax": reals(0.1)})),
+            ("bad-nested-map", file(nested, **{**double, "nested_quant_map": reals(*range(255))})), ("bad-nested-block", file(
+                {**nested, "nested_blocksize": 0}, **double)), ("bad-nested-offset", file({**nested, "nested_offset": "x"}, **double)),
+            ("bad-nested-inf", file(nested, **{**double, "nested_absmax": reals(float("inf"), 1)})), ("bad-none", file(drop=["w"])),
+            ("bad-cut", file()[:-20])):
+        put("bnb", name, data)
 
 
 def write_peft():
@@ -500,10 +545,10 @@ def write_gguf():
             return struct.pack("<IQ", content[0], len(content[1])) + b"".join(value(content[0], c) for c in content[1])
         return text(content) if kind == 8 else struct.pack({4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q"}[kind], content)
 
-    def file(keys=(), tensors=(), version=3, drop=(), counts=None, magic=b"GGUF"):
-        pairs = {**model, **dict(keys)}
+    def file(keys=(), tensors=(), version=3, drop=(), counts=None, magic=b"GGUF", base=None):
+        pairs = {**(base or (model, layer))[0], **dict(keys)}
         pairs = {k: v for k, v in pairs.items() if k not in drop}
-        all_tensors = [t for t in layer if t[0] not in drop and t[0] not in [o[0] for o in tensors]] + list(tensors)
+        all_tensors = [t for t in (base or (model, layer))[1] if t[0] not in drop and t[0] not in [o[0] for o in tensors]] + list(tensors)
         out = magic + struct.pack("<IQQ", version, *(counts or (len(all_tensors), len(pairs))))
         for key, (kind, content) in pairs.items():
             out += text(key.encode()) + struct.pack("<I", kind) + value(kind, content)
@@ -528,12 +573,40 @@ def write_gguf():
     layer += [("blk.0." + n + ".weight", dims, 1 if len(dims) > 1 else 0)
               for n, dims in (("attn_norm", (4,)), ("attn_q", (4, 4)), ("attn_k", (4, 2)), ("attn_v", (4, 2)), ("attn_output", (4, 4)),
                               ("ffn_norm", (4,)), ("ffn_gate", (4, 4)), ("ffn_up", (4, 4)), ("ffn_down", (4, 4)))]
+    sizes = {"block_count": 1, "context_length": 8, "embedding_length": 4, "feed_forward_length": 16, "attention.head_count": 2}
+    vectors = [("output_norm", 4)] + [("blk.0." + n, size) for n, size in (
+        ("attn_norm", 4), ("attn_qkv", 12), ("attn_output", 4), ("ffn_norm", 4), ("ffn_up", 16), ("ffn_down", 4))]
+    gpt2 = ({"general.architecture": (8, b"gpt2"), **{"gpt2." + k: (4, v) for k, v in sizes.items()}, **{
+        k: v for k, v in model.items() if "token" in k}},
+            [("token_embd.weight", (4, 3), 0), ("position_embd.weight", (4, 8), 0), ("output_norm.weight", (4,), 0)]
+            + [(n + ".bias", (size,), 0) for n, size in vectors]
+            + [("blk.0." + n + ".weight", dims, 0) for n, dims in (("attn_norm", (4,)), ("attn_qkv", (4, 12)), ("attn_output", (4, 4)), (
+                "ffn_norm", (4,)), ("ffn_up", (4, 16)), ("ffn_down", (16, 4)))])
+    head = ("output.weight", (4, 3), 0)
+    lora = ({"general.architecture": (8, b"llama"), "general.type": (8, b"adapter"), "adapter.type": (8, b"lora"), "adapter.lora.alpha": (6, 4.0)},
+            [("blk.0.attn_q.weight.lora_a", (4, 2), 0), ("blk.0.attn_q.weight.lora_b", (2, 4), 1)])
     spm = {"tokenizer.ggml.model": (8, b"llama"), "tokenizer.ggml.scores": (9, (6, [-1.0, -2.0, -0.5]))}
     norm = "output_norm.weight"
     for name, data in (
             ("good-plain", file()), ("good-tied", file(drop=["output.weight"])), ("good-spm", file(spm)), ("good-no-tokenizer", file(drop=[
                 "tokenizer.ggml.tokens"])), ("good-aligned", file({"general.alignment": (4, 32)})), ("good-scores-nan", file({
                     **spm, "tokenizer.ggml.scores": (9, (6, [float("nan"), float("inf"), 1.0]))})),
+            ("good-shard", file({"split.no": (4, 0), "split.count": (4, 1), "split.tensors.count": (5, 12)})),
+            ("bad-shard-name", file({"split.no": (4, 0), "split.count": (4, 3)})), ("bad-shard-second", file({
+                "split.no": (4, 1), "split.count": (4, 3)})), ("bad-shards-many", file({"split.count": (4, 1 << 31)})),
+            ("good-gpt2", file(base=gpt2)), ("good-gpt2-head", file(tensors=[head], base=gpt2)), ("bad-gpt2-head", file(
+                tensors=[("output.weight", (4, 3), 1)], base=gpt2)), ("bad-gpt2-hidden", file({"gpt2.feed_forward_length": (4, 12)}, base=gpt2)),
+            ("bad-gpt2-context", file({"gpt2.context_length": (4, 9)}, base=gpt2)), ("bad-gpt2-layers", file({
+                "gpt2.block_count": (4, 1 << 29)}, base=gpt2)), ("bad-gpt2-no-heads", file(drop=["gpt2.attention.head_count"], base=gpt2)),
+            ("bad-gpt2-missing", file(drop=["blk.0.ffn_up.bias"], base=gpt2)), ("bad-gpt2-extra", file(tensors=[("blk.1.ffn_up.bias", (4,), 0)], base=gpt2)),
+            ("bad-gpt2-eps", file({"gpt2.attention.layer_norm_epsilon": (6, 2.0)}, base=gpt2)),
+            ("good-lora", file(base=lora)), ("good-lora-alpha-0", file({"adapter.lora.alpha": (6, 0.0)}, base=lora)),
+            ("bad-lora-type", file({"adapter.type": (8, b"dora")}, base=lora)), ("bad-lora-alpha", file({"adapter.lora.alpha": (6, -1.0)}, base=lora)),
+            ("bad-lora-architecture", file({"general.architecture": (8, b"qwen2")}, base=lora)), ("bad-lora-half", file(
+                drop=["blk.0.attn_q.weight.lora_a"], base=lora)), ("bad-lora-none", file(drop=["blk.0.attn_q.weight.lora_b"], base=lora)),
+            ("bad-lora-shape", file(tensors=[("blk.0.attn_q.weight.lora_a", (5, 2), 0)], base=lora)),
+            ("bad-lora-rank", file(tensors=[("blk.0.attn_v.weight.lora_b", (3, 4), 0)], base=lora)),
+            ("bad-lora-extra", file(tensors=[("token_embd.weight.lora_a", (4, 2), 0)], base=lora)),
             ("bad-empty", b""), ("bad-magic", file(magic=b"GGML")), ("bad-version-2", file(version=2)), ("bad-big-endian", file(version=3 << 24)),
             ("bad-cut-header", file()[:300]), ("bad-cut-data", file()[:-40]), ("bad-count-of-keys", file(counts=(12, 1 << 60))),
             ("bad-count-of-tensors", file(counts=(1 << 60, 14))), ("bad-architecture", file({"general.architecture": (8, b"gemma3")})),
@@ -920,6 +993,7 @@ def write_record():
     chats = [{"messages": [turn("system", ""), hi, hello, hi, turn("assistant", "", name="x")]}, {"messages": [hello], "id": 2.5e300}]
     lines = "\n".join(json.dumps(line) for line in (*chats, {"prompt": "Q: ", "completion": "A", "text": 5}, {"text": "a\0b"})).encode()
     others = ({"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]}, {"prompt": [hi], "completion": [hello]},
+              {"conversations": [{"from": "function_call", "value": json.dumps([{"name": "f", "arguments": {}}])}, {"from": "observation", "value": "4"}]},
               {"instruction": "Q", "input": "in\0", "output": "A", "system": "S", "history": [["a", "b"]], "tools": []},
               {"prompt": "2 + 2 =", "choices": ["3", "4"], "answer": 1, "text": "a question"})
     put("record", "good-others", "\n".join(map(json.dumps, others)).encode())
@@ -929,7 +1003,7 @@ def write_record():
     put("record", "good-gzip", packed(lines))
     put("record", "bad-gzip-cut", packed(lines)[:-5])
     put("record", "bad-cut", lines[:-3])
-    bad = {"empty": {}, "list": ["text"], "text-number": {"text": 1}, "prompt-alone": {"prompt": "Q"}, "completion-alone": {"completion": "A"},
+    bad = {"empty": {}, "list": ["text"], "call": {"conversations": [{"from": "function_call", "value": "[{}]"}]}, "text-number": {"text": 1}, "prompt-alone": {"prompt": "Q"}, "completion-alone": {"completion": "A"},
            "completion-null": {"prompt": "Q", "completion": None}, "prompt-list": {"prompt": [hi], "completion": "Hello"},
            "tools": {"messages": [hello], "tools": {}}, "history": {"instruction": "Q", "output": "A", "history": [["a", "b"], 5]},
            "no-messages": {"messages": []}, "messages-text": {"messages": "Hi"}, "message-text": {"messages": ["Hi", hello]},
@@ -1298,6 +1372,7 @@ write_place()
 write_llmc()
 write_hf_config()
 write_hf_llama()
+write_bnb()
 write_peft()
 write_gguf()
 write_index()

@@ -6,7 +6,7 @@
 set -eu
 seconds=${1:-20}
 [ $# -gt 0 ] && shift
-[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image tokenizer llmc hf_config hf_llama gguf peft index checkpoint description text record table link place choices plan_text run_log history trace yaml jinja wordpiece
+[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image tokenizer llmc hf_config hf_llama gguf peft index bnb checkpoint description text record table link place choices plan_text run_log history trace yaml jinja wordpiece
 srcdir=${srcdir:-.}
 clang=${FUZZ_CC:-clang}
 flags="-std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I. -I$srcdir/src -I$srcdir"
@@ -38,7 +38,7 @@ sources_of() {
         for part in added alphabet bpe decode encode encode_long encode_many encoder gguf_cuts gguf_read nfc read_steps regex tokenizer tokenizer_open vocabulary; do
             echo "data/text/$part.c"
         done
-        [ "$1" = tokenizer ] || echo "core/blocks.c weights/gguf_load.c weights/gguf_config.c weights/gguf_blocks.c weights/gguf_names.c weights/hf_llama_tensors.c weights/hf_keys.c weights/hf_llama_config.c weights/hf_llama_rope.c weights/hf_llama_load.c weights/safetensors.c weights/safetensors_index.c model/lora.c core/portable_math.c"
+        [ "$1" = tokenizer ] || echo "core/blocks.c weights/bnb.c weights/gguf_adapters.c weights/gguf_load.c weights/gguf_gpt2.c weights/gpt2_tensors.c weights/gguf_config.c weights/gguf_blocks.c weights/gguf_names.c weights/hf_llama_tensors.c weights/hf_keys.c weights/hf_llama_config.c weights/hf_llama_rope.c weights/hf_llama_load.c weights/safetensors.c weights/safetensors_index.c model/lora.c core/portable_math.c"
         ;;
     wordpiece) echo "$core core/input_file.c core/json.c core/parse.c core/write.c data/text/nfc.c data/text/vocabulary.c data/text/wordpiece.c data/text/wordpiece_open.c" ;;
     text) echo "$core core/json.c core/parse.c data/byte_source.c data/text_file.c" ;;
@@ -47,6 +47,7 @@ sources_of() {
     hf_config) echo "$core core/atomic_file.c core/directory.c core/input_file.c core/parse.c core/write.c weights/hf_config.c weights/hf_keys.c core/json.c" ;;
     hf_llama) echo "$core core/input_file.c core/json.c core/parse.c weights/hf_edit.c weights/hf_keys.c weights/hf_llama_config.c weights/hf_llama_rope.c weights/hf_llama_text.c core/portable_math.c" ;;
     peft) echo "$core core/input_file.c core/json.c core/parse.c core/write.c model/lora.c weights/hf_keys.c weights/peft_config.c" ;;
+    bnb) echo "$core core/blocks.c core/input_file.c core/json.c core/parse.c weights/bnb.c weights/hf_keys.c weights/safetensors.c weights/safetensors_index.c" ;;
     index) echo "$core core/input_file.c core/json.c core/parse.c weights/safetensors.c weights/safetensors_index.c" ;;
     checkpoint) echo "$core checkpoint/state.c core/json.c core/parse.c" ;;
     description) echo "$core core/options.c core/parse.c model/describe.c" ;;

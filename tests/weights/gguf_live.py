@@ -170,7 +170,93 @@ def make(name, fields):
     return directory
 
 
-def compare_bytes(name, files):
+def make_gpt2(name, far):
+    """A directory as transformers writes one: matrices of layers are (in, out). far: what gelu gets is far from 0, where llama.cpp
+    takes it as it is; nearer it looks it up in a table of float16."""
+    directory, random, tensors = os.path.join(work, name), np.random.default_rng(3), {}
+    C, layers, context = 64, 2, 128
+
+    def put(name, *dims, around=0.0):
+        tensors["transformer." + name] = (around + random.normal(0, 0.2, dims)).astype(np.float32)
+
+    put("wte.weight", V, C)
+    put("wpe.weight", context, C)
+    for layer in range(layers):
+        for part, dims in (("attn.c_attn", (C, 3 * C)), ("attn.c_proj", (C, C)), ("mlp.c_fc", (C, 4 * C)), ("mlp.c_proj", (4 * C, C))):
+            put(f"h.{layer}.{part}.weight", *dims)
+            put(f"h.{layer}.{part}.bias", dims[1])
+        for part in ("ln_1", "ln_2"):
+            put(f"h.{layer}.{part}.weight", C, around=1.0)
+            put(f"h.{layer}.{part}.bias", C)
+    put("ln_f.weight", C, around=1.0)
+    put("ln_f.bias", C)
+    for layer in range(layers if far else 0):
+        tensors[f"transformer.h.{layer}.mlp.c_fc.bias"] = np.where(random.random(4 * C) < 0.5, -30, 30).astype(np.float32)
+        tensors[f"transformer.h.{layer}.mlp.c_proj.weight"] *= np.float32(0.1)
+    header, at = {"__metadata__": {"format": "pt"}}, 0
+    for key, value in tensors.items():
+        header[key] = dict(dtype="F32", shape=list(value.shape), data_offsets=[at, at + value.nbytes])
+        at += value.nbytes
+    text = json.dumps(header).encode()
+    os.makedirs(directory)
+    with open(os.path.join(directory, "model.safetensors"), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + b"".join(value.tobytes() for value in tensors.values()))
+    with open(os.path.join(directory, "config.json"), "w") as file:
+        json.dump(dict(model_type="gpt2", n_layer=layers, n_head=4, n_embd=C, n_positions=context, n_ctx=context, vocab_size=V,
+                       layer_norm_epsilon=1e-5, activation_function="gelu_new"), file)
+    return directory, tensors
+
+
+def check_gpt2():
+    directory, tensors = make_gpt2("gpt2", True)
+    with open(os.path.join(source, "tests/data/golden/texts/tokenizer.json")) as file, \
+            open(os.path.join(directory, "tokenizer.json"), "w") as to:
+        to.write(file.read())
+    files = {kind: os.path.join(work, f"gpt2.{kind}.gguf") for kind in TYPES}
+    for kind, path in files.items():
+        run(trainer, "--load", directory, "--export", f"{path},type={kind}", "--quiet")
+    compare_bytes("gpt2", files, ["position_embd.weight"])
+    # Names and values are those of gguf-py, by its own table.
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.GPT2, 2)
+    found = {t.name: t.data for t in gguf.GGUFReader(files["f32"]).tensors}
+    check("gpt2: as many tensors", len(found) == len(tensors))
+    for name, value in tensors.items():
+        stem, kind = name.rsplit(".", 1)
+        theirs = names.get_name(stem) + "." + kind
+        turned = value.T if ".c_" in name and kind == "weight" else value
+        check(f"gpt2: {name} is {theirs}", theirs in found and np.array_equal(found[theirs], turned))
+    keys = gguf.GGUFReader(files["f32"]).fields
+    llm, attention = gguf.Keys.LLM, gguf.Keys.Attention
+    for key, wanted in ((llm.BLOCK_COUNT, 2), (llm.CONTEXT_LENGTH, 128), (llm.EMBEDDING_LENGTH, 64), (llm.FEED_FORWARD_LENGTH, 256),
+                        (attention.HEAD_COUNT, 4), (attention.LAYERNORM_EPS, np.float32(1e-5))):
+        key = key.format(arch="gpt2")
+        check(f"gpt2: {key}", key in keys and keys[key].contents() == wanted)
+    for kind in ("f16", "bf16", "q8_0", "q4_0"):
+        compare_file(f"gpt2: {kind}", files[kind], values=False)
+    back = os.path.join(work, "gpt2.safetensors")
+    run(trainer, "--load", files["f32"], "--export", back, "--quiet")
+    with open(back, "rb") as file, open(os.path.join(directory, "model.safetensors"), "rb") as original:
+        check("gpt2: back to safetensors", parse(file.read()) == parse(original.read()))
+    ours = answers(directory + "/model.safetensors")
+    check("gpt2: answers from its GGUF file", np.array_equal(answers(files["f32"]), ours))
+    if not llama_cpp:
+        return
+    print(f"gpt2: logits {compare_answers('gpt2', files['f32'], ours)}")
+    near, path = make_gpt2("near", False)[0], os.path.join(work, "near.gguf")
+    run(trainer, "--load", near, "--export", path, "--quiet")
+    difference = float(np.abs(llama_cpp.answers(path, None, PROMPT, 1)[0] - answers(path)[:V]).max())
+    print(f"gpt2, gelu of a table in float16: logits {difference}")
+    check("gpt2: near logits", difference < 5e-3, difference)
+
+
+def parse(data):
+    size = struct.unpack_from("<Q", data)[0]
+    header = json.loads(data[8:8 + size])
+    return {name: (t["shape"], data[8 + size + t["data_offsets"][0]:8 + size + t["data_offsets"][1]])
+            for name, t in header.items() if name != "__metadata__"}
+
+
+def compare_bytes(name, files, plain_too=()):
     """Each matrix has the bytes that gguf-py makes of the float32 ones."""
     plain = {t.name: t for t in gguf.GGUFReader(files["f32"]).tensors}
     for kind, path in files.items():
@@ -178,12 +264,12 @@ def compare_bytes(name, files):
         check(f"{name}: {kind}: the same tensors", [t.name for t in reader.tensors] == list(plain))
         for tensor in reader.tensors:
             values = plain[tensor.name].data
-            wanted = kind if values.ndim == 2 else "f32"
+            wanted = kind if values.ndim == 2 and tensor.name not in plain_too else "f32"
             same = bytes(gguf.quantize(values, gguf.GGMLQuantizationType(TYPES[wanted]))) == bytes(tensor.data)
             check(f"{name}: {kind}: the bytes of {tensor.name}", same)
 
 
-def compare_file(name, path):
+def compare_file(name, path, values=True):
     """What we read of a file is what gguf-py reads: by a second export."""
     again = os.path.join(work, "again.gguf")
     run(trainer, "--load", path, "--export", again + ",type=f32", "--quiet")
@@ -192,7 +278,7 @@ def compare_file(name, path):
     check(f"{name}: the same tensors", sorted(t.name for t in theirs) == sorted(ours))
     for tensor in theirs:
         check(f"{name}: the values of {tensor.name}", np.array_equal(gguf.dequantize(tensor.data, tensor.tensor_type), ours[tensor.name]))
-    return floats(tool, "values", again), {t.tensor_type.name for t in theirs}
+    return floats(tool, "values", again) if values else None, {t.tensor_type.name for t in theirs}
 
 
 def compare_values(name, directory, files):
@@ -231,6 +317,27 @@ def check_quantised():
     check("blocks at random: all types", types == {"F32", "Q4_K", "Q6_K", "Q5_0", "Q8_0", "Q4_0"}, types)
 
 
+def check_shards():
+    """A model that gguf-py writes in several files."""
+    whole, stem = os.path.join(work, "llama.f32.gguf"), os.path.join(work, "shards")
+    reader = gguf.GGUFReader(whole)
+    writer = gguf.GGUFWriter(stem + ".gguf", "llama", split_max_tensors=6)
+    for key, field in reader.fields.items():
+        if not key.startswith("GGUF.") and key != "general.architecture":
+            writer.add_key_value(key, field.contents(), field.types[0], field.types[-1] if len(field.types) > 1 else None)
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, tensor.data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    first = sorted(glob.glob(stem + "-*.gguf"))[0]
+    check("shards: several", first.endswith("-00001-of-00004.gguf"), first)
+    check("shards: values", np.array_equal(floats(tool, "values", first), floats(tool, "values", whole)))
+    if llama_cpp:
+        print(f"shards: logits {compare_answers('shards', first, answers(first))}")
+
+
 def compare_answers(name, path, ours, adapters=None):
     theirs = llama_cpp.answers(path, adapters, PROMPT, COUNT)
     if theirs is None:
@@ -245,6 +352,22 @@ def compare_answers(name, path, ours, adapters=None):
 
 def answers(model, adapters="-"):
     return floats(tool, "answers", model, adapters, str(COUNT), *map(str, PROMPT))
+
+
+def rewrite_adapters(path):
+    """With the calls that convert_lora_to_gguf.py makes."""
+    reader, again = gguf.GGUFReader(path), os.path.join(work, "rewritten.gguf")
+    writer = gguf.GGUFWriter(again, reader.fields["general.architecture"].contents())
+    writer.add_type(gguf.GGUFType.ADAPTER)
+    writer.add_string(gguf.Keys.Adapter.TYPE, "lora")
+    writer.add_float32(gguf.Keys.Adapter.LORA_ALPHA, reader.fields["adapter.lora.alpha"].contents())
+    for tensor in reversed(reader.tensors):
+        writer.add_tensor(tensor.name, tensor.data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return again
 
 
 def check_adapters(name, directory, base):
@@ -262,6 +385,8 @@ def check_adapters(name, directory, base):
         check(f"{name}: {what}: adapters change the answers", np.abs(ours[:V] - answers(directory)[:V]).max() > 0.05)
         figure = compare_answers(f"{name}: {what}: adapters", base, ours, file)
         print(f"{name}, adapters {what}: logits {figure}")
+        check(f"{name}: {what}: from their GGUF file", np.array_equal(answers(directory, file), ours))
+        check(f"{name}: {what}: as gguf-py writes them", np.array_equal(answers(directory, rewrite_adapters(file)), ours))
         # The same, with the GGUF file as the base; and merged.
         check(f"{name}: {what}: on a GGUF base", np.array_equal(answers(base, peft), ours))
         merged = os.path.join(work, "merged.gguf")
@@ -313,6 +438,8 @@ for name, fields in MODELS.items():
         print(f"{name}: logits {compare_answers(name, files['f32'], ours)}")
         if name in ("llama3", "qwen3", "smollm3"):
             check_adapters(name, directory, files["f32"])
+check_gpt2()
+check_shards()
 check_quantised()
 check_tokens(work)
 print(f"{checks} checks, {failed} failed")

@@ -9,6 +9,7 @@
  *   gguf_tool decode TYPE             the reverse
  *   gguf_tool mix FILE OTHER          a copy of FILE whose layers' matrices are made up, of q6_k in
  *                                     ffn_down and else q4_k
+ *   gguf_tool split FILE STEM COUNT   STEM-00001-of-COUNT.gguf, which has the keys, and the others
  * TYPE is ggml's number. */
 #include "config.h"
 
@@ -141,6 +142,14 @@ static void make_up(const struct ddp_gguf_tensor *tensor, uint8_t *raw)
             memcpy(raw + at + first + 2 * half, &scale, sizeof scale);
 }
 
+static enum ddp_status put_padded(ddp_atomic_file *file, const struct ddp_gguf_tensor *tensor,
+                                  uint8_t *raw)
+{
+    const size_t padded = ddp_align_up(tensor->bytes, DDP_GGUF_ALIGN);
+    memset(raw + tensor->bytes, 0, padded - tensor->bytes);
+    return ddp_atomic_file_write(file, raw, padded);
+}
+
 static int mix(const char *from, const char *to)
 {
     struct ddp_gguf gguf;
@@ -162,17 +171,55 @@ static int mix(const char *from, const char *to)
         if (ddp_gguf_block(tensor->type)->values > 1)
             make_up(tensor, raw);
         else
-            status = ddp_input_file_read(&gguf.file, tensor->offset, raw, tensor->bytes);
-        const size_t padded = ddp_align_up(tensor->bytes, DDP_GGUF_ALIGN);
-        memset(raw + tensor->bytes, 0, padded - tensor->bytes);
+            status = ddp_gguf_read_bytes(&gguf, tensor, 0, raw, tensor->bytes);
         if (status == DDP_OK)
-            status = ddp_atomic_file_write(file, raw, padded);
+            status = put_padded(file, tensor, raw);
     }
     if (status == DDP_OK)
         status = ddp_atomic_file_commit(file);
     ddp_atomic_file_close(file);
     ddp_gguf_close(&gguf);
     free(raw);
+    return fail(status);
+}
+
+/* A shard; the first one has all keys. */
+static enum ddp_status put_shard(const struct ddp_gguf *gguf, const char *stem, int index,
+                                 int count)
+{
+    char path[512];
+    ddp_atomic_file *file = NULL;
+    uint8_t *raw = calloc(1, MOST);
+    json_t *keys = index ? json_object() : json_deep_copy(gguf->keys);
+    const size_t first = gguf->count * (size_t)index / (size_t)count;
+    const size_t end = gguf->count * (size_t)(index + 1) / (size_t)count;
+    json_object_set_new(keys, "split.no", json_integer(index));
+    json_object_set_new(keys, "split.count", json_integer(count));
+    json_object_set_new(keys, "split.tensors.count", json_integer((json_int_t)gguf->count));
+    snprintf(path, sizeof path, "%s-%05d-of-%05d.gguf", stem, index + 1, count);
+    enum ddp_status status = ddp_atomic_file_open(&file, path);
+    if (status == DDP_OK)
+        status = ddp_gguf_write_header(file, keys, gguf->tensors + first, end - first);
+    for (size_t i = first; status == DDP_OK && i < end; i++) {
+        status = ddp_gguf_read_bytes(gguf, &gguf->tensors[i], 0, raw, gguf->tensors[i].bytes);
+        if (status == DDP_OK)
+            status = put_padded(file, &gguf->tensors[i], raw);
+    }
+    if (status == DDP_OK)
+        status = ddp_atomic_file_commit(file);
+    ddp_atomic_file_close(file);
+    json_decref(keys);
+    free(raw);
+    return status;
+}
+
+static int split(const char *from, const char *stem, int count)
+{
+    struct ddp_gguf gguf;
+    enum ddp_status status = ddp_gguf_open(&gguf, from);
+    for (int i = 0; status == DDP_OK && i < count; i++)
+        status = put_shard(&gguf, stem, i, count);
+    ddp_gguf_close(&gguf);
     return fail(status);
 }
 
@@ -184,6 +231,8 @@ int main(int argc, char **argv)
         return answers(argc, argv);
     if (argc == 4 && strcmp(argv[1], "mix") == 0)
         return mix(argv[2], argv[3]);
+    if (argc == 5 && strcmp(argv[1], "split") == 0)
+        return split(argv[2], argv[3], atoi(argv[4]));
     if (argc == 3 && strcmp(argv[1], "encode") == 0)
         return convert(true, atoi(argv[2]));
     return argc == 3 && strcmp(argv[1], "decode") == 0 ? convert(false, atoi(argv[2])) : 2;

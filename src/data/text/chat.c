@@ -367,7 +367,8 @@ static size_t behind(const struct ddp_jinja_text *text, size_t from, size_t end,
 }
 
 /* Where the turn of a message begins: behind what the template writes between the messages before
- * it and an answer.
+ * it and an answer. The template is asked for each turn: bytes that no message owns are those of a
+ * turn or of the prompt for it by its statements alone, which may look at any message before it.
  *   from            behind the last byte of these
  *   begin [in,out]  of its own bytes, or where those of others begin */
 static enum ddp_status find_begin(const ddp_chat_template *template, const struct ddp_chat *chat,

@@ -329,7 +329,7 @@ static enum ddp_status check(const ddp_comm *comm, struct ddp_comm_call *call)
         !ddp_size_multiply(call->bytes, (size_t)comm->place.size, &all))
         return ddp_fail(DDP_ERR_INVALID, "%s: %zu elements of dtype %d", kind->name,
                         (size_t)call->count, (int)call->dtype);
-    if (kind->starts && call->bytes > 0 &&
+    if (kind->starts && kind->reduces && call->bytes > 0 &&
         !comm->ops->registered(comm->state, call->receive, call->bytes))
         return ddp_fail(DDP_ERR_INVALID,
                         "%s: only registered memory can be reduced while computing", kind->name);
@@ -493,6 +493,18 @@ enum ddp_status ddp_comm_gather_slices(ddp_comm *comm, void *buffer, size_t coun
                                  .grain = fitting(grain),
                                  .dtype = dtype};
     return run(comm, &call);
+}
+
+enum ddp_status ddp_comm_gather_slices_start(ddp_comm *comm, void *buffer, size_t count,
+                                             size_t grain, enum ddp_dtype dtype)
+{
+    struct ddp_comm_call call = {.kind = DDP_COMM_GATHER_SLICES_START,
+                                 .send = buffer,
+                                 .receive = buffer,
+                                 .count = count,
+                                 .grain = fitting(grain),
+                                 .dtype = dtype};
+    return comm->place.node_count > 1 ? start(comm, &call) : DDP_OK;
 }
 
 bool ddp_comm_has_ranges(const ddp_comm *comm)

@@ -26,6 +26,7 @@ enum ddp_comm_kind {
     DDP_COMM_REDUCE_SLICES_START,
     DDP_COMM_ALL_GATHER,
     DDP_COMM_GATHER_SLICES,
+    DDP_COMM_GATHER_SLICES_START,
     DDP_COMM_GATHER_RANGES,
     DDP_COMM_BROADCAST,
     DDP_COMM_OPEN_CHANNEL,
@@ -158,6 +159,7 @@ struct ddp_comm_ops {
     /* Thin memory (thin.h), where there is shared memory; else NULL. */
     enum ddp_status (*settle)(void *state, int most);
     enum ddp_status (*provide)(void *state, void *memory, size_t bytes);
+    void (*punch)(void *state, void *memory, size_t bytes);
     /* Channels (channel.h); NULL: it has none. open() is collective, and fills in `end`, which is
      * NULL if this rank is not an end. await() waits, not longer than timeout_ms, for the slot of a
      * message: of the sender's end until it is free, of the receiver's until the message is there;
@@ -234,6 +236,11 @@ enum ddp_status ddp_comm_reduce_roots_start(ddp_comm *comm, float *buffer, size_
 /* The way back: each rank's slice goes to all others. Collective. */
 enum ddp_status ddp_comm_gather_slices(ddp_comm *comm, void *buffer, size_t count, size_t grain,
                                        enum ddp_dtype dtype);
+
+/* The same of shared memory, without waiting: the slices of other machines come to this one's copy.
+ * Complete after ddp_comm_finish() or ddp_comm_settle(). */
+enum ddp_status ddp_comm_gather_slices_start(ddp_comm *comm, void *buffer, size_t count,
+                                             size_t grain, enum ddp_dtype dtype);
 
 /* The same for parts of several vectors together, all with slices of that grain, in one operation
  * if the backend has one. Otherwise it gathers the whole vectors, one by one. Collective. */

@@ -133,7 +133,9 @@ static uint64_t offset_of(const struct nodes *nodes, const struct ddp_slices *al
 {
     const size_t bytes = all->count * all->element;
     const uint64_t offset = shm_offset_of(&nodes->shm, all->memory, bytes);
-    return offset == DDP_LEDGER_NOWHERE && call->kind == DDP_COMM_GATHER_SLICES
+    const bool gathers =
+        call->kind == DDP_COMM_GATHER_SLICES || call->kind == DDP_COMM_GATHER_SLICES_START;
+    return offset == DDP_LEDGER_NOWHERE && gathers
                ? shm_offset_of_shared(&nodes->shm, all->memory, bytes)
                : offset;
 }
@@ -251,6 +253,10 @@ static enum ddp_status start(struct nodes *nodes, const struct ddp_comm_call *ca
 {
     enum ddp_status status = DDP_OK;
     bool moved;
+    if (call->kind == DDP_COMM_GATHER_SLICES_START && call->bytes > 0 &&
+        shm_offset_of_shared(&nodes->shm, call->receive, call->bytes) == DDP_LEDGER_NOWHERE)
+        return ddp_fail(DDP_ERR_INVALID, "all-gather: only shared memory can be gathered while "
+                                         "computing");
     while (status == DDP_OK && nodes->pending_count == NODES_PENDING)
         status = complete_first(nodes, false);
     if (status != DDP_OK)
@@ -368,6 +374,12 @@ static enum ddp_status provide(void *state, void *memory, size_t bytes)
 {
     struct nodes *nodes = state;
     return shm_provide(&nodes->shm, memory, bytes);
+}
+
+static void punch(void *state, void *memory, size_t bytes)
+{
+    const struct nodes *nodes = state;
+    shm_punch(&nodes->shm, memory, bytes);
 }
 
 /* --- setting up and leaving --- */
@@ -556,6 +568,7 @@ const struct ddp_comm_ops ddp_comm_nodes = {
     .finish = finish,
     .settle = settle,
     .provide = provide,
+    .punch = punch,
     .open = open_channel,
     .await = nodes_channel_await,
     .pass = nodes_channel_pass,

@@ -28,7 +28,8 @@ void nodes_call_plan(const struct nodes *nodes, struct nodes_call *c)
     c->all = ddp_slices_of(&sliced, place, LINE);
     c->order = nodes_order_of(nodes, &c->call);
     c->source = kind == DDP_COMM_BROADCAST ? ddp_comm_node_of(place, c->call.root) : -1;
-    c->parts = kind != DDP_COMM_ALL_GATHER && kind != DDP_COMM_GATHER_SLICES;
+    c->parts = kind != DDP_COMM_ALL_GATHER && kind != DDP_COMM_GATHER_SLICES &&
+               kind != DDP_COMM_GATHER_SLICES_START;
     c->sums = kind != DDP_COMM_REDUCE_SCATTER && kind != DDP_COMM_REDUCE_SLICES_START;
     const size_t longest = ddp_slices_longest(&c->all), most = (size_t)nodes_order_most(&c->order);
     const size_t quarter = ddp_align_up(longest * c->all.element / NODES_DEPTH + 1, NODES_LEAST);

@@ -172,6 +172,11 @@ static enum ddp_status provide(void *state, void *memory, size_t bytes)
     return shm_provide(state, memory, bytes);
 }
 
+static void punch(void *state, void *memory, size_t bytes)
+{
+    shm_punch(state, memory, bytes);
+}
+
 static enum ddp_status start(struct shm *shm, const struct ddp_comm_call *call)
 {
     enum ddp_status status = DDP_OK;
@@ -207,6 +212,7 @@ const struct ddp_comm_ops ddp_comm_shm = {
     .finish = finish,
     .settle = settle,
     .provide = provide,
+    .punch = punch,
     .open = shm_channel_open,
     .await = shm_channel_await,
     .pass = shm_channel_pass,

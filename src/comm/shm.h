@@ -50,7 +50,8 @@ enum ddp_status shm_alloc(void *state, const struct ddp_comm_call *call, void **
 enum ddp_status shm_alloc_for(struct shm *shm, const struct ddp_comm_call *call, size_t bytes,
                               bool shared, void **memory);
 enum ddp_status shm_free(struct shm *shm, const struct ddp_comm_call *call);
-enum ddp_status shm_provide(struct shm *shm, void *memory, size_t bytes);
+enum ddp_status shm_provide(const struct shm *shm, void *memory, size_t bytes);
+void shm_punch(const struct shm *shm, const void *memory, size_t bytes);
 
 /* After a sum over thin memory: all but this rank's result. */
 void shm_give_back(const struct shm *shm, const struct ddp_comm_call *call);

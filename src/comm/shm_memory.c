@@ -139,6 +139,8 @@ enum ddp_status shm_alloc_for(struct shm *shm, const struct ddp_comm_call *call,
         status = ddp_heap_map(shm->place->job, offset, total, own, call->thin ? 0 : own_bytes,
                               (void **)&region->base);
     }
+    if (status == DDP_OK && shared && call->thin) /* where leave() counts */
+        status = ddp_heap_fill(shm->place->job, offset + total - DDP_PAGE, DDP_PAGE);
     enum ddp_status voted = ddp_ledger_vote(&shm->ledger, call, &status);
     if (voted != DDP_OK || status != DDP_OK) {
         unmap(shm, region);
@@ -157,22 +159,27 @@ enum ddp_status shm_alloc(void *state, const struct ddp_comm_call *call, void **
 
 /* --- thin memory --- */
 
-enum ddp_status shm_provide(struct shm *shm, void *memory, size_t bytes)
+/* Its place in the heap, whether it is shared or this rank's. */
+static uint64_t place_of(const struct shm *shm, const void *memory, size_t bytes)
 {
-    const uint64_t at = shm_offset_of(shm, memory, bytes), begin = at / DDP_PAGE * DDP_PAGE;
+    const uint64_t at = shm_offset_of(shm, memory, bytes);
+    return at == DDP_LEDGER_NOWHERE ? shm_offset_of_shared(shm, memory, bytes) : at;
+}
+
+enum ddp_status shm_provide(const struct shm *shm, void *memory, size_t bytes)
+{
+    const uint64_t at = place_of(shm, memory, bytes), begin = at / DDP_PAGE * DDP_PAGE;
     if (at == DDP_LEDGER_NOWHERE)
         return ddp_fail(DDP_ERR_INVALID, "this memory does not belong to the communicator");
     return ddp_heap_fill(shm->place->job, begin,
                          (size_t)(ddp_align_up(at + bytes, DDP_PAGE) - begin));
 }
 
-/* The pages that lie in these elements alone. */
-static void give_back(const struct shm *shm, const char *memory, size_t begin, size_t end)
+void shm_punch(const struct shm *shm, const void *memory, size_t bytes)
 {
-    const uint64_t at = shm_offset_of(shm, memory, end);
-    const uint64_t first = ddp_align_up(at + begin, DDP_PAGE),
-                   last = (at + end) / DDP_PAGE * DDP_PAGE;
-    if (first < last)
+    const uint64_t at = place_of(shm, memory, bytes);
+    const uint64_t first = ddp_align_up(at, DDP_PAGE), last = (at + bytes) / DDP_PAGE * DDP_PAGE;
+    if (at != DDP_LEDGER_NOWHERE && first < last)
         ddp_heap_punch(shm->place->job, first, (size_t)(last - first));
 }
 
@@ -181,10 +188,10 @@ void shm_give_back(const struct shm *shm, const struct ddp_comm_call *call)
     const struct ddp_slices all = ddp_slices_of(call, shm->place, 1);
     const struct ddp_part own = ddp_slices_part(&all, all.rank, 0, all.count);
     const int arrays = ddp_comm_arrays(call->roots, all.rank);
-    give_back(shm, all.memory, 0, own.at);
-    give_back(shm, all.memory, own.at + own.bytes, call->bytes);
+    shm_punch(shm, all.memory, own.at);
+    shm_punch(shm, all.memory + own.at + own.bytes, call->bytes - own.at - own.bytes);
     for (int i = 1; i < arrays; i++)
-        give_back(shm, all.memory + (size_t)i * call->roots->bytes, 0, call->bytes);
+        shm_punch(shm, all.memory + (size_t)i * call->roots->bytes, call->bytes);
 }
 
 /* --- giving it back --- */

@@ -10,7 +10,7 @@
 
 #include "core/trace.h"
 
-#define DDP_PLUGIN_ABI 14 /* changes with any change of a struct that crosses the border */
+#define DDP_PLUGIN_ABI 15 /* changes with any change of a struct that crosses the border */
 
 /* What the library lends to a plugin, which has its own copy of core and job. */
 struct ddp_plugin_host {

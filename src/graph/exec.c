@@ -29,6 +29,8 @@ struct ddp_exec {
     int32_t *predictions;
     ddp_exec_before *before; /* or NULL */
     void *before_arg;
+    ddp_exec_reading *reading; /* or NULL */
+    void *reading_arg;
     ddp_exec_sync *sync; /* or NULL */
     void *sync_arg;
     int sync_shards;
@@ -272,6 +274,12 @@ void ddp_exec_set_before(ddp_exec *exec, ddp_exec_before *before, void *arg)
     exec->before_arg = arg;
 }
 
+void ddp_exec_set_reading(ddp_exec *exec, ddp_exec_reading *reading, void *arg)
+{
+    exec->reading = reading;
+    exec->reading_arg = arg;
+}
+
 bool ddp_exec_syncs(const ddp_exec *exec)
 {
     return exec->sync != NULL;
@@ -482,18 +490,28 @@ enum ddp_status ddp_exec_pass_forward(ddp_exec *exec, int n)
     return node->op->forward(exec, node);
 }
 
+static enum ddp_status read_ahead(const ddp_exec *exec, int pass, bool backward)
+{
+    return ddp_graph_announce_reading(exec->graph, pass, backward, exec->reading,
+                                      exec->reading_arg);
+}
+
 static enum ddp_status run_forward(ddp_exec *exec, int first, int end)
 {
     exec->pass = PASS_FORWARD;
     for (int n = first; n < end; n++) {
         const bool fused = is_fused(exec, n);
         const struct node *node = &exec->graph->nodes[n];
+        enum ddp_status status = read_ahead(exec, n, false);
+        if (status == DDP_OK && fused)
+            status = read_ahead(exec, n + 1, false);
+        if (status != DDP_OK)
+            return status;
         const char *name = fused ? node[1].op->sum_and_norm : node->op->name;
         const char *output = (node + fused)->output->name;
         const int64_t begin = ddp_trace_begin();
         ddp_device_span_begin(exec->device, begin);
-        enum ddp_status status =
-            fused ? node->op->forward_fused(exec, node) : node->op->forward(exec, node);
+        status = fused ? node->op->forward_fused(exec, node) : node->op->forward(exec, node);
         n += fused;
         ddp_device_span_end(exec->device, begin, name, "output", output);
         ddp_trace_end_text(name, begin, "output", output);
@@ -550,7 +568,9 @@ static enum ddp_status traced_backward(ddp_exec *exec, int pass)
     const char *key = pass < 0 ? "recomputed" : "gradient of";
     if (ddp_graph_passes_over(node, pass))
         return DDP_OK;
-    enum ddp_status status = ddp_graph_announce(exec->graph, pass, exec->before, exec->before_arg);
+    enum ddp_status status = read_ahead(exec, pass, true);
+    if (status == DDP_OK)
+        status = ddp_graph_announce(exec->graph, pass, exec->before, exec->before_arg);
     if (status != DDP_OK)
         return status;
     const int64_t begin = ddp_trace_begin();

@@ -137,6 +137,14 @@ enum ddp_status ddp_exec_run_products(ddp_exec *exec, float *gradients);
 typedef enum ddp_status ddp_exec_before(void *arg, int parameter);
 void ddp_exec_set_before(ddp_exec *exec, ddp_exec_before *before, void *arg);
 
+/* Parameters are read in groups: by the operations of a block, or by one outside of blocks. Called
+ * with the group before an operation that is in one runs, forward, again or backward. */
+typedef enum ddp_status ddp_exec_reading(void *arg, int group);
+void ddp_exec_set_reading(ddp_exec *exec, ddp_exec_reading *reading, void *arg);
+
+/* Sets the marks of the parameters (by number) that a group reads. */
+void ddp_graph_mark_group(const ddp_graph *graph, int group, bool *marks);
+
 /* The network part: writes all gradients. `ready` (may be NULL) is called as they become final, in
  * order: all elements of the flat array below `end` are. */
 typedef enum ddp_status ddp_exec_ready(void *arg, int64_t end);
@@ -145,5 +153,9 @@ enum ddp_status ddp_exec_backward(ddp_exec *exec, ddp_exec_ready *ready, void *a
 /* Calls both as a backward pass of such an exec does, and computes nothing. */
 enum ddp_status ddp_exec_walk(const ddp_graph *graph, unsigned parts, ddp_exec_before *before,
                               ddp_exec_ready *ready, void *arg);
+
+/* Calls it as forward, loss and backward of a shard do. */
+enum ddp_status ddp_exec_walk_reading(const ddp_graph *graph, unsigned parts,
+                                      ddp_exec_reading *reading, void *arg);
 
 #endif

@@ -300,6 +300,11 @@ static inline bool ddp_graph_passes_over(const struct node *node, int pass)
     return pass >= 0 && (!node->op->backward || !node->output->needs_gradient);
 }
 
+/* Calls `reading` (may be NULL) if an operation is in a group.
+ *   backward  for a pass of plan->backward, else forward of node `pass` */
+enum ddp_status ddp_graph_announce_reading(const ddp_graph *graph, int pass, bool backward,
+                                           ddp_exec_reading *reading, void *arg);
+
 /* Calls `before` (may be NULL) for each gradient that it writes. */
 enum ddp_status ddp_graph_announce(const ddp_graph *graph, int pass, ddp_exec_before *before,
                                    void *arg);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What backward does to the gradients of parameters, in its order; see internal.h. */
+ * What passes read of parameters and write of their gradients, in their order; see internal.h. */
 #include "config.h"
 
 #include "graph/internal.h"
@@ -17,6 +17,67 @@ enum ddp_status ddp_graph_announce(const ddp_graph *graph, int pass, ddp_exec_be
     }
     return status;
 }
+
+/* --- groups of parameters: the blocks, then forward and backward of each node outside --- */
+
+/* The inputs that an operation of a group reads. */
+static unsigned reads_of(const struct node *node, bool backward)
+{
+    return node->block < 0 && backward ? node->keeps_inputs : ~0u;
+}
+
+static bool reads_parameters(const struct node *node, bool backward)
+{
+    for (int i = 0; i < node->input_count; i++)
+        if ((reads_of(node, backward) >> i & 1) && ddp_node_parameter(node, i))
+            return true;
+    return false;
+}
+
+enum ddp_status ddp_graph_announce_reading(const ddp_graph *graph, int pass, bool backward,
+                                           ddp_exec_reading *reading, void *arg)
+{
+    const int n = pass < 0 ? ~pass : pass;
+    const struct node *node = &graph->nodes[n];
+    if (!reading || (node->block < 0 && !reads_parameters(node, backward)))
+        return DDP_OK;
+    return reading(arg, node->block >= 0 ? node->block : graph->block_count + 2 * n + backward);
+}
+
+void ddp_graph_mark_group(const ddp_graph *graph, int group, bool *marks)
+{
+    const int apart = group - graph->block_count;
+    for (int n = 0; n < graph->node_count; n++) {
+        const struct node *node = &graph->nodes[n];
+        if (apart < 0 ? node->block != group : node->block >= 0 || n != apart / 2)
+            continue;
+        for (int i = 0; i < node->input_count; i++) {
+            const ddp_tensor *input = ddp_node_parameter(node, i);
+            if (input && (reads_of(node, apart % 2 == 1) >> i & 1))
+                marks[input->index] = true;
+        }
+    }
+}
+
+enum ddp_status ddp_exec_walk_reading(const ddp_graph *graph, unsigned parts,
+                                      ddp_exec_reading *reading, void *arg)
+{
+    struct ddp_graph_plan plan;
+    enum ddp_status status = ddp_graph_plan_make(graph, parts, &plan);
+    if (status != DDP_OK)
+        return status;
+    for (int n = 0; status == DDP_OK && n < graph->node_count; n++)
+        status = ddp_graph_announce_reading(graph, n, false, reading, arg);
+    for (int i = 0; status == DDP_OK && i < plan.backward_count; i++) {
+        const int pass = plan.backward[i];
+        if (!ddp_graph_passes_over(&graph->nodes[pass < 0 ? ~pass : pass], pass))
+            status = ddp_graph_announce_reading(graph, pass, true, reading, arg);
+    }
+    ddp_graph_plan_free(&plan);
+    return status;
+}
+
+/* --- gradients --- */
 
 int64_t ddp_graph_ready_end(const ddp_graph *graph, int number)
 {

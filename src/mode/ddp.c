@@ -122,6 +122,8 @@ static enum ddp_status ddp_step(ddp_mode *mode, ddp_loader *loader, double rate,
     ddp->next_bucket = 0;
     ddp_job_report(mode->setup.job, "compute", step);
     if (status == DDP_OK)
+        status = ddp_share_begin(&ddp->share);
+    if (status == DDP_OK)
         status = ddp_replica_run_shards(mode->replicas, loader, wire ? start_buckets : NULL, ddp);
     if (status != DDP_OK)
         return status; /* the board keeps the phase that failed */
@@ -177,9 +179,9 @@ static enum ddp_status put_weights(ddp_mode *mode, int64_t begin, int64_t count,
     return status == DDP_OK ? ddp_local_put_weights(&ddp->local, begin, count) : status;
 }
 
-static enum ddp_status complete_weights(ddp_mode *mode)
+static enum ddp_status complete_weights(ddp_mode *mode, int64_t begin, int64_t count)
 {
-    return ddp_share_complete_weights(&((struct ddp *)mode)->share);
+    return ddp_share_complete_weights(&((struct ddp *)mode)->share, begin, count);
 }
 
 static enum ddp_status average(ddp_mode *mode)

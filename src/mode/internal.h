@@ -35,8 +35,9 @@ struct ddp_mode_ops {
     enum ddp_status (*load_state)(ddp_mode *mode, int i, const float *flat);
     /* As ddp_mode_get_weights(); NULL: the first replica has them all. */
     enum ddp_status (*get_weights)(ddp_mode *mode, int64_t begin, int64_t count, float *values);
-    /* As ddp_mode_complete_weights(), if weights are missing. */
-    enum ddp_status (*complete_weights)(ddp_mode *mode);
+    /* As ddp_mode_complete_weights(), if weights are missing, for at least these elements: as long
+     * as lacks_weights remains, until the next ones are asked for. */
+    enum ddp_status (*complete_weights)(ddp_mode *mode, int64_t begin, int64_t count);
     /* As ddp_mode_own_weights(); NULL: the first replica has them all. */
     enum ddp_status (*own_weights)(ddp_mode *mode, int64_t begin, int64_t count, float *values,
                                    bool *own);

@@ -23,20 +23,6 @@ static size_t weights_bytes(const struct ddp_mode_setup *setup)
     return flat + (setup->compute == DDP_BF16 ? flat / 2 : 0);
 }
 
-/* What a worker gets of the weights that others have updated, if it gets all. */
-static double collected_bytes(const struct ddp_mode_setup *setup,
-                              const struct ddp_mode_place *place)
-{
-    const ddp_graph *graph = setup->graph;
-    double bytes = 0;
-    if (setup->compute != DDP_BF16 || place->host_memory)
-        return (double)weights_bytes(setup);
-    for (int i = 0; i < ddp_graph_parameter_count(graph); i++)
-        bytes += (double)ddp_graph_parameter_at(graph, i)->count *
-                 (ddp_share_is_exact(graph, i) ? sizeof(float) : sizeof(uint16_t));
-    return bytes;
-}
-
 static bool is_zero(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place)
 {
     return place->workers > 1 && setup->zero;
@@ -52,6 +38,44 @@ static bool is_shared(const struct ddp_mode_setup *setup, const struct ddp_mode_
 static bool is_packed(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place)
 {
     return is_zero(setup, place) && (!is_shared(setup, place) || place->nodes > 1);
+}
+
+/* Each machine has the weights of its workers' slices. */
+static bool is_thin(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place)
+{
+    return is_shared(setup, place) && setup->thin_weights && place->nodes > 1;
+}
+
+/* Of all passes that any worker runs. */
+static double thin_bytes(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place)
+{
+    double held, moved = 0;
+    int64_t passes = 0;
+    (void)ddp_share_weights_held(setup, 1, &held, &moved);
+    for (int r = 0; r < place->workers; r++) {
+        const struct ddp_lanes_run run =
+            ddp_lanes_run_of(setup->run.shards, setup->run.lanes, place->workers, r);
+        passes = ddp_lanes_shards(&run) > passes ? ddp_lanes_shards(&run) : passes;
+    }
+    return (double)passes * moved * (double)weights_bytes(setup) /
+           (double)ddp_graph_flat_count(setup->graph);
+}
+
+/* What a worker gets of the weights that others have updated, if it gets all: once after an update,
+ * or before each pass that reads them. */
+static double collected_bytes(const struct ddp_mode_setup *setup,
+                              const struct ddp_mode_place *place)
+{
+    const ddp_graph *graph = setup->graph;
+    double bytes = 0;
+    if (is_thin(setup, place))
+        return thin_bytes(setup, place);
+    if (setup->compute != DDP_BF16 || place->host_memory)
+        return (double)weights_bytes(setup);
+    for (int i = 0; i < ddp_graph_parameter_count(graph); i++)
+        bytes += (double)ddp_graph_parameter_at(graph, i)->count *
+                 (ddp_share_is_exact(graph, i) ? sizeof(float) : sizeof(uint16_t));
+    return bytes;
 }
 
 /* The first worker on a machine. */
@@ -142,6 +166,26 @@ static int units_of(const struct ddp_mode_setup *setup, const struct ddp_mode_pl
                : place->workers;
 }
 
+/* Adds a worker's part of its machine's weights, or its own. */
+static enum ddp_status add_weights(const struct ddp_mode_setup *setup,
+                                   const struct ddp_mode_place *place, size_t *bytes)
+{
+    const size_t all = weights_bytes(setup);
+    const double flat = (double)ddp_graph_flat_count(setup->graph);
+    const double others = 1 - (double)place->node_workers / place->workers;
+    double held = others * flat, moved;
+    enum ddp_status status = DDP_OK;
+    if (!is_shared(setup, place)) {
+        *bytes += all;
+        return DDP_OK;
+    }
+    if (is_thin(setup, place) && !setup->whole_weights)
+        status = ddp_share_weights_held(setup, others, &held, &moved);
+    const double part = ((1 - others) * flat + held) / flat;
+    *bytes += part_of((size_t)(part * (double)all), place->node_workers);
+    return status;
+}
+
 static struct ddp_lanes_room lanes_room(const struct ddp_mode_setup *setup,
                                         const struct ddp_mode_place *place)
 {
@@ -159,8 +203,8 @@ static enum ddp_status add_arrays(const struct ddp_mode_setup *setup,
     const size_t flat = flat_bytes(setup), partials = flat * (size_t)room.partials;
     if (setup->local.every > 1) /* the worker's own beside the average, and the outer anchor */
         memory->weights += (setup->local.outer ? 2 : 1) * flat;
-    memory->weights += is_shared(setup, place) ? part_of(weights_bytes(setup), place->node_workers)
-                                               : weights_bytes(setup);
+    if (status == DDP_OK)
+        status = add_weights(setup, place, &memory->weights);
     memory->gradients += flat * (size_t)(thin ? room.kept : room.roots) +
                          (size_t)window * sizeof(float) + (place->host_memory ? partials : 0);
     memory->locked += place->host_memory ? 0 : partials;

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PART (INT64_C(1) << 20) /* weights that are brought together, where some are missing */
+
 const char *const ddp_mode_names[] = {"accum", "ddp", "dp", "pipeline", NULL};
 
 static const struct ddp_mode_ops *const modes[] = {
@@ -237,11 +239,17 @@ bool ddp_mode_lacks_weights(const ddp_mode *mode)
     return mode->lacks_weights;
 }
 
-enum ddp_status ddp_mode_complete_weights(ddp_mode *mode)
+static enum ddp_status complete(ddp_mode *mode, int64_t begin, int64_t count)
 {
-    enum ddp_status status = mode->lacks_weights ? mode->ops->complete_weights(mode) : DDP_OK;
+    enum ddp_status status =
+        mode->lacks_weights ? mode->ops->complete_weights(mode, begin, count) : DDP_OK;
     mode->failed = mode->failed || status != DDP_OK;
     return status;
+}
+
+enum ddp_status ddp_mode_complete_weights(ddp_mode *mode)
+{
+    return complete(mode, 0, ddp_graph_flat_count(mode->setup.graph));
 }
 
 enum ddp_status ddp_mode_get_weights(ddp_mode *mode, int64_t begin, int64_t count, float *values)
@@ -253,10 +261,14 @@ enum ddp_status ddp_mode_get_weights(ddp_mode *mode, int64_t begin, int64_t coun
         mode->failed = status != DDP_OK;
         return status;
     }
-    status = ddp_mode_complete_weights(mode);
-    if (status == DDP_OK && values)
-        status = ddp_device_copy_out(replica->device, values, replica->weights + begin,
-                                     (size_t)count * sizeof *values);
+    for (int64_t at = 0; status == DDP_OK && at < count; at += PART) {
+        const int64_t part = count - at < PART ? count - at : PART;
+        status = complete(mode, begin + at, part);
+        if (status == DDP_OK && values)
+            status =
+                ddp_device_copy_out(replica->device, values + at, replica->weights + begin + at,
+                                    (size_t)part * sizeof *values);
+    }
     return status == DDP_OK && values ? ddp_device_synchronize(replica->device) : status;
 }
 

@@ -79,6 +79,9 @@ struct ddp_mode_setup {
     bool zero;                /* DDP: the update is shared out over the workers */
     bool thin_gradients;  /* ... and a worker keeps the sums of its slices alone (ZeRO, stage 2);
                             the communicator has thin memory */
+    bool thin_weights;    /* ... over several machines, of which each keeps the weights of its
+                            workers' slices alone (ZeRO, stage 3); with shared_weights */
+    bool whole_weights;   /* ... who has them all between steps, for what the plan says */
     bool shared_weights;  /* ... which have one copy of the weights on each machine, where the
                             communicator has shared memory, and on one machine also of the state;
                             the device computes in the host's memory */
@@ -240,10 +243,10 @@ enum ddp_status ddp_mode_get_gradients(ddp_mode *mode, int64_t begin, int64_t co
 enum ddp_status ddp_mode_average(ddp_mode *mode);
 
 /* With zero in bf16 on devices each worker has, after a step, the new float32 values of its own
- * slices and of what operations read in float32; of all else it has the bf16 copy. Returns whether
- * that is so now. */
+ * slices and of what operations read in float32; of all else it has the bf16 copy. With thin
+ * weights a machine has those of its workers' slices. Returns whether that is so now. */
 bool ddp_mode_lacks_weights(const ddp_mode *mode);
-/* Then gathers the others; otherwise does nothing. Collective. */
+/* Then gathers the others, until the next step; otherwise does nothing. Collective. */
 enum ddp_status ddp_mode_complete_weights(ddp_mode *mode);
 
 /* Copies `count` elements of the current weights, from `begin` of the flat array, to host memory.

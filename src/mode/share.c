@@ -10,7 +10,6 @@
 #include "core/trace.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Walks over the slices that are not empty: false after the last. */
 static bool next_slice(const struct ddp_share *share, int *bucket, struct share_slice *slice)
@@ -113,7 +112,7 @@ static enum ddp_status list_ranges(struct ddp_share *share)
     const size_t parameters = (size_t)ddp_graph_parameter_count(share->mode->setup.graph);
     const size_t buckets = (size_t)share->bucket_count;
     const bool bf16 = share_replica(share)->weights_bf16 != NULL;
-    if (!share->zero)
+    if (!share->zero || share->held)
         return DDP_OK;
     const struct ddp_parameter **sorted = ddp_array_alloc(parameters + 1, sizeof *sorted);
     share->ranges = ddp_array_alloc(3 * buckets + parameters, sizeof *share->ranges);
@@ -149,10 +148,10 @@ static enum ddp_status round_both(struct ddp_share *share)
     return status;
 }
 
-enum ddp_status ddp_share_complete_weights(struct ddp_share *share)
+enum ddp_status ddp_share_complete_weights(struct ddp_share *share, int64_t begin, int64_t count)
 {
-    if (!share->mode->lacks_weights)
-        return DDP_OK;
+    if (share->held)
+        return ddp_share_hold_range(share, begin, begin + count);
     enum ddp_status status = ddp_comm_gather_ranges(share->wire, share->ranges,
                                                     (size_t)share->bucket_count, DDP_UPDATE_GRAIN);
     share->mode->lacks_weights = status != DDP_OK;
@@ -163,8 +162,9 @@ enum ddp_status ddp_share_complete_weights(struct ddp_share *share)
 
 static enum ddp_status alloc_memory(struct ddp_share *share, size_t bytes, void **memory)
 {
-    return share->shared ? ddp_comm_alloc_shared(share->wire, bytes, memory)
-                         : ddp_comm_alloc(share->wire, bytes, memory);
+    return share->held     ? ddp_comm_alloc_thin_shared(share->wire, bytes, memory)
+           : share->shared ? ddp_comm_alloc_shared(share->wire, bytes, memory)
+                           : ddp_comm_alloc(share->wire, bytes, memory);
 }
 
 /* The roots of all workers. */
@@ -238,6 +238,27 @@ static enum ddp_status spread_weights(struct ddp_share *share, int64_t begin, in
     return status == DDP_OK && share->shared ? ddp_comm_barrier(share->wire) : status;
 }
 
+/* The same bucket by bucket, of thin weights, of which none is held. */
+static enum ddp_status spread_thin(struct ddp_share *share, int64_t begin, int64_t count,
+                                   const float *values)
+{
+    enum ddp_status status = DDP_OK;
+    for (int bucket = 0; status == DDP_OK && bucket < share->bucket_count; bucket++) {
+        const int64_t first = share_bucket_begin(share, bucket), last = share->bucket_end[bucket];
+        const int64_t from = first > begin ? first : begin;
+        const int64_t end = last < begin + count ? last : begin + count;
+        if (from >= end)
+            continue;
+        status = ddp_share_provide_weights(share, bucket);
+        if (status == DDP_OK)
+            status =
+                spread_weights(share, from, end - from, values ? values + (from - begin) : NULL);
+        ddp_share_release(share, bucket);
+    }
+    share->mode->lacks_weights = true;
+    return status;
+}
+
 static enum ddp_status open_updater(struct ddp_share *share)
 {
     const struct ddp_mode_setup *setup = &share->mode->setup;
@@ -275,6 +296,8 @@ enum ddp_status ddp_share_open(struct ddp_share *share, ddp_mode *mode, ddp_comm
         share->thin = share->zero && setup->thin_gradients;
     }
     enum ddp_status status = ddp_share_cut(share);
+    if (status == DDP_OK && share->shared && setup->thin_weights && share->nodes > 1)
+        status = ddp_share_hold_open(share);
     if (status == DDP_OK)
         status = list_roots(share);
     if (status == DDP_OK)
@@ -287,15 +310,19 @@ enum ddp_status ddp_share_open(struct ddp_share *share, ddp_mode *mode, ddp_comm
     share_replica(share)->cut_count = share->bucket_count;
     if (share->thin)
         ddp_share_watch(share);
+    if (share->held)
+        ddp_share_hold_watch(share);
     status = list_ranges(share);
+    const int64_t count = share_replica(share)->flat_count;
     if (status == DDP_OK && wire)
-        status = spread_weights(share, 0, share_replica(share)->flat_count,
-                                share->zero ? setup->weights : NULL);
+        status = share->held ? spread_thin(share, 0, count, setup->weights)
+                             : spread_weights(share, 0, count, share->zero ? setup->weights : NULL);
     return status == DDP_OK ? open_updater(share) : status;
 }
 
 void ddp_share_close(struct ddp_share *share)
 {
+    ddp_share_hold_close(share);
     free(share->bucket_end);
     free(share->ranges);
     free(share->roots.first);
@@ -303,6 +330,11 @@ void ddp_share_close(struct ddp_share *share)
 }
 
 /* --- a step ----------------------------------------------------------------------------------- */
+
+enum ddp_status ddp_share_begin(struct ddp_share *share)
+{
+    return share->held ? ddp_share_begin_passes(share) : DDP_OK;
+}
 
 enum ddp_status ddp_share_reduce(struct ddp_share *share, int bucket)
 {
@@ -312,6 +344,7 @@ enum ddp_status ddp_share_reduce(struct ddp_share *share, int bucket)
         enum ddp_status status = ddp_lanes_sum(&replica->lanes, begin, share->bucket_end[bucket]);
         return status == DDP_OK ? ddp_share_reduce_first(share, bucket) : status;
     }
+    share->started++;
     enum ddp_status status = ddp_comm_reduce_roots_start(
         share->wire, replica->gradients + begin, share_bucket_elements(share, bucket),
         share->zero && bucket > 0 ? DDP_UPDATE_GRAIN : 0, &share->roots,
@@ -381,6 +414,10 @@ enum ddp_status ddp_share_update(struct ddp_share *share)
     ddp_trace_end("update", began, "elements", elements);
     if (status != DDP_OK || !share->zero)
         return status;
+    if (share->held) {
+        ddp_share_release_all(share); /* what others have of them is old */
+        return DDP_OK;
+    }
     return share->shared && share->nodes == 1 ? ddp_comm_barrier(share->wire)
                                               : collect_weights(share);
 }
@@ -407,8 +444,12 @@ enum ddp_status ddp_share_put_weights(struct ddp_share *share, int64_t begin, in
                                       const float *values)
 {
     enum ddp_status status = share->wire ? ddp_comm_barrier(share->mode->setup.comm) : DDP_OK;
-    return status == DDP_OK ? spread_weights(share, begin, count, share->rank == 0 ? values : NULL)
-                            : status;
+    if (share->rank > 0)
+        values = NULL;
+    if (status != DDP_OK || !share->held)
+        return status == DDP_OK ? spread_weights(share, begin, count, values) : status;
+    ddp_share_release_all(share);
+    return spread_thin(share, begin, count, values);
 }
 
 /* In the place of the partial sums, which nobody needs any more. The next step writes there, so no
@@ -435,61 +476,60 @@ enum ddp_status ddp_share_gather_gradients(struct ddp_share *share, int64_t begi
 
 /* --- the optimizer's state, in and out -------------------------------------------------------- */
 
-/* Copies this worker's slices between a flat host array and a packed state array. */
-static enum ddp_status copy_slices(struct ddp_share *share, float *flat, float *packed, bool out)
+/* Moves a bucket of a packed state array, whose slice begins at `packed`, to or from all of it in
+ * the host's memory. */
+static enum ddp_status move_bucket(struct ddp_share *share, int bucket, int64_t packed,
+                                   float *state, float *values, bool out)
 {
     ddp_device *device = share_replica(share)->device;
-    struct share_slice slice = {0};
-    enum ddp_status status = DDP_OK;
-    for (int bucket = 0; status == DDP_OK && next_slice(share, &bucket, &slice);) {
-        const size_t bytes = (size_t)(slice.end - slice.begin) * sizeof(float);
-        status = out ? ddp_device_copy_out(device, flat + slice.begin, packed + slice.packed, bytes)
-                     : ddp_device_copy_in(device, packed + slice.packed, flat + slice.begin, bytes);
-    }
-    return status == DDP_OK ? ddp_device_synchronize(device) : status;
+    ddp_comm *comm = share->mode->setup.comm;
+    const struct share_slice slice = share_slice_of(share, bucket, packed);
+    float *own = values + (slice.begin - share_bucket_begin(share, bucket));
+    const size_t count = share_bucket_elements(share, bucket);
+    const size_t bytes = (size_t)(slice.end - slice.begin) * sizeof *own;
+    enum ddp_status status = out ? DDP_OK : ddp_comm_broadcast(comm, values, count, DDP_F32, 0);
+    if (status == DDP_OK && bytes > 0)
+        status = out ? ddp_device_copy_out(device, own, state + packed, bytes)
+                     : ddp_device_copy_in(device, state + packed, own, bytes);
+    if (status == DDP_OK)
+        status = ddp_device_synchronize(device);
+    return status == DDP_OK && out
+               ? ddp_comm_gather_slices(comm, values, count, DDP_UPDATE_GRAIN, DDP_F32)
+               : status;
 }
 
-static enum ddp_status save_packed(struct ddp_share *share, int i, float *flat)
+/*   flat  of rank 0; other ranks have room for a bucket at a time */
+static enum ddp_status move_packed(struct ddp_share *share, int i, float *flat, bool out)
 {
-    const size_t count = (size_t)share_replica(share)->flat_count;
-    float *whole = flat ? flat : ddp_array_alloc(count, sizeof *whole);
-    if (!whole)
+    float *state = ddp_mode_state(share->mode, i), *room = NULL;
+    int64_t packed = 0;
+    size_t most = 1;
+    enum ddp_status status = DDP_OK;
+    for (int b = 0; b < share->bucket_count; b++)
+        most = share_bucket_elements(share, b) > most ? share_bucket_elements(share, b) : most;
+    if (!flat && !(room = ddp_array_alloc(most, sizeof *room)))
         return DDP_ERR_MEMORY;
-    enum ddp_status status = copy_slices(share, whole, ddp_mode_state(share->mode, i), true);
-    for (int bucket = 0; status == DDP_OK && bucket < share->bucket_count; bucket++)
-        status = ddp_comm_gather_slices(
-            share->mode->setup.comm, whole + share_bucket_begin(share, bucket),
-            share_bucket_elements(share, bucket), DDP_UPDATE_GRAIN, DDP_F32);
-    if (!flat)
-        free(whole);
+    for (int b = 0; status == DDP_OK && b < share->bucket_count; b++) {
+        const struct share_slice slice = share_slice_of(share, b, packed);
+        float *values = flat ? flat + share_bucket_begin(share, b) : room;
+        status = move_bucket(share, b, packed, state, values, out);
+        packed += slice.end - slice.begin;
+    }
+    free(room);
     return status;
 }
 
 enum ddp_status ddp_share_save_state(struct ddp_share *share, int i, float *flat)
 {
     if (share->packed)
-        return save_packed(share, i, flat);
+        return move_packed(share, i, flat, true);
     return flat ? ddp_mode_copy_state_out(share->mode, i, flat) : DDP_OK;
-}
-
-static enum ddp_status load_packed(struct ddp_share *share, int i, const float *flat)
-{
-    const size_t count = (size_t)share_replica(share)->flat_count;
-    float *whole = flat ? (float *)flat : malloc(count * sizeof *whole); /* rank 0's is only read */
-    if (!whole)
-        return DDP_ERR_MEMORY;
-    enum ddp_status status = ddp_comm_broadcast(share->mode->setup.comm, whole, count, DDP_F32, 0);
-    if (status == DDP_OK)
-        status = copy_slices(share, whole, ddp_mode_state(share->mode, i), false);
-    if (whole != flat)
-        free(whole);
-    return status;
 }
 
 enum ddp_status ddp_share_load_state(struct ddp_share *share, int i, const float *flat)
 {
     if (share->packed)
-        return load_packed(share, i, flat);
+        return move_packed(share, i, (float *)flat, false); /* rank 0's is only read */
     enum ddp_status status = flat ? ddp_mode_copy_state_in(share->mode, i, flat) : DDP_OK;
     if (status != DDP_OK || !share->wire)
         return status;

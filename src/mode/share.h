@@ -14,6 +14,9 @@
  * (ZeRO, stage 2). Memory is there for what backward is about to write and for
  * DDP_SHARE_ON_THE_WAY buckets; what lanes add up in before the last pass is whole.
  *
+ * With thin weights a machine keeps the slices of its workers (ZeRO, stage 3). Those of the others
+ * are collected before passes read them, go when they have been read, and are old after an update.
+ *
  * Where a device computes in bf16 it reads few weights in float32: those of norms and embeddings.
  * Of the others the workers collect only the bf16 copy, and each keeps the float32 values of its
  * slices, until all are wanted.
@@ -32,11 +35,13 @@ struct ddp_share {
     ddp_mode *mode;
     ddp_comm *wire; /* NULL: one worker, alone */
     int rank, size, nodes;
-    bool zero, shared;   /* shared implies zero */
-    bool packed;         /* this worker has only the state of its slices */
-    bool thin;           /* it keeps only the gradients of its slices, */
-    int standing;        /* ... and the first buckets, which forward passes write */
-    int64_t *bucket_end; /* elements of the flat array; the last is its count */
+    bool zero, shared;              /* shared implies zero */
+    bool packed;                    /* this worker has only the state of its slices */
+    bool thin;                      /* it keeps only the gradients of its slices, */
+    int standing;                   /* ... and the first buckets, which forward passes write */
+    struct ddp_share_weights *held; /* thin weights; NULL: all are there */
+    int64_t started;                /* calls that overlap with computing, so far */
+    int64_t *bucket_end;            /* elements of the flat array; the last is its count */
     int bucket_count;
     struct ddp_comm_range *ranges; /* first all buckets in float32, and then: */
     struct ddp_comm_range *read;   /* what is read of the weights, which others update parts of */
@@ -64,8 +69,11 @@ enum ddp_status ddp_share_finish(struct ddp_share *share, double rate, int64_t s
 /* After ddp_updater_decide(): all workers' weights are the new ones. */
 enum ddp_status ddp_share_update(struct ddp_share *share);
 
-/* As ddp_mode_complete_weights(). */
-enum ddp_status ddp_share_complete_weights(struct ddp_share *share);
+/* As ddp_mode_complete_weights(), for at least `count` elements from `begin`. */
+enum ddp_status ddp_share_complete_weights(struct ddp_share *share, int64_t begin, int64_t count);
+
+/* Before the shards of a step are run. */
+enum ddp_status ddp_share_begin(struct ddp_share *share);
 
 /* Whether this parameter is collected in float32 even though the workers compute in bf16. */
 bool ddp_share_is_exact(const ddp_graph *graph, int parameter);
@@ -77,6 +85,12 @@ enum ddp_status ddp_share_packed_count(const struct ddp_mode_setup *setup, int r
 
 /* Elements of an array of gradients that are there at once, at most, while one pass writes it. */
 enum ddp_status ddp_share_window(const struct ddp_mode_setup *setup, int size, int64_t *count);
+
+/* Elements of other machines' weights that are there at once, at most, while passes read them.
+ *   others       the part of all that these machines have
+ *   moved [out]  elements that are brought together for a pass, of all machines */
+enum ddp_status ddp_share_weights_held(const struct ddp_mode_setup *setup, double others,
+                                       double *elements, double *moved);
 
 /* As ddp_mode_put_weights(), and what ddp_mode_get_gradients() needs: all workers' sums here. */
 enum ddp_status ddp_share_put_weights(struct ddp_share *share, int64_t begin, int64_t count,

@@ -51,4 +51,25 @@ enum ddp_status ddp_share_alloc_gradients(struct ddp_share *share, size_t bytes,
 /* Thin gradients are there from now on when backward writes them. */
 void ddp_share_watch(struct ddp_share *share);
 
+/* --- share_weights.c: thin weights --- */
+
+/* After cutting: what is known of the passes. Closing takes one that was not opened. */
+enum ddp_status ddp_share_hold_open(struct ddp_share *share);
+void ddp_share_hold_close(struct ddp_share *share);
+
+/* They are there from now on when passes read them. */
+void ddp_share_hold_watch(struct ddp_share *share);
+
+/* Memory for all of a bucket, and giving back what other machines have of it: of one that is not
+ * held, or of all that are, when nobody here reads them. */
+enum ddp_status ddp_share_provide_weights(struct ddp_share *share, int bucket);
+void ddp_share_release(struct ddp_share *share, int bucket);
+void ddp_share_release_all(struct ddp_share *share);
+
+/* Brings these elements, between steps, in place of others. Collective. */
+enum ddp_status ddp_share_hold_range(struct ddp_share *share, int64_t begin, int64_t end);
+
+/* Before the passes of a step. Takes part in what workers with more shards read. Collective. */
+enum ddp_status ddp_share_begin_passes(struct ddp_share *share);
+
 #endif

@@ -456,6 +456,13 @@ static void find_advice(const struct ddp_planned *planned, const struct ddp_memo
             advise(advice, "--zero 2");
         plan = planned->plan;
     }
+    if (plan.mode == DDP_MODE_DDP && plan.nodes > 1 && plan.shared_weights && !plan.thin_weights &&
+        ddp_graph_frozen_count(planned->graph) == 0) {
+        plan.thin_gradients = plan.thin_weights = true;
+        if (fits_with(planned, &plan, &config, limits))
+            advise(advice, "--zero 3");
+        plan = planned->plan;
+    }
     if (!config.recompute && ddp_graph_block_count(planned->graph) > 0) {
         config.recompute = true;
         if (fits_with(planned, &plan, &config, limits))

@@ -344,10 +344,10 @@ static const struct ddp_option rows[] = {
     {OPTION_REAL("bucket-mb", bucket_mb, 0.001, 1048576, "MB"),
      .scope = DDP_OF_UPDATE | DDP_OF_MODE(DDP_MODE_DDP),
      .help = "ddp: size in MiB of the buckets of gradients that are all-reduced (default 25)"},
-    {OPTION_INT("zero", zero, 0, 2, "STAGE"), .scope = DDP_OF_UPDATE,
+    {OPTION_INT("zero", zero, 0, 3, "STAGE"), .scope = DDP_OF_UPDATE,
      .help =
-         "ddp: 1 splits the update over the workers (default on the CPU), 2 also the gradients, "
-         "0 repeats it in each (default on GPUs with the memory)"},
+         "ddp: 1 splits the update over the workers (default on the CPU), 2 also the gradients, 3 "
+         "over nodes the weights too, 0 repeats it in each (default on GPUs with the memory)"},
     {OPTION_FLAG("sync-batch-norm", sync_batch_norm),
      .help = "ddp: batch norm over the samples of all workers, not over those of each worker"},
     {OPTION_INT("sync-every", sync_every, 1, DDP_COUNT_MAX, "H[,WHAT...]"),

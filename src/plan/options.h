@@ -207,6 +207,7 @@ struct ddp_train_plan {
     bool zero, shared_weights; /* how workers share the update out */
     bool copies;               /* of the state in memory, for a restart of the job */
     bool thin_gradients;       /* --zero 2: a worker keeps those of its part alone */
+    bool thin_weights;         /* --zero 3: a node keeps those of its workers' parts alone */
     bool zero_open;            /* on GPUs, without --zero: memory decides */
     bool sync_batch_norm;
     struct ddp_mode_local local;

@@ -89,14 +89,18 @@ static enum ddp_status choose_sharing(struct ddp_train_plan *plan,
                         pipeline ? "splits it over its stages" : "has one process");
     if (options->zero > 1 && !plan->device.host_memory)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--zero %" PRId64 " splits gradients in the memory of the host, and the "
+                        "--zero %" PRId64 " splits %s in the memory of the host, and the "
                         "device is %s: use --zero 1",
-                        options->zero, plan->device.name);
+                        options->zero, options->zero > 2 ? "weights and gradients" : "gradients",
+                        plan->device.name);
     const bool may = ddp && plan->world_size > 1 && plan->local.every <= 1;
     plan->zero_open = may && !plan->device.host_memory && !ddp_train_given(options, "zero");
     plan->zero = may && options->zero > 0 && !plan->zero_open;
     plan->shared_weights = plan->zero && plan->device.host_memory;
     plan->thin_gradients = plan->zero && options->zero > 1;
+    plan->thin_weights = plan->thin_gradients && options->zero > 2 && plan->nodes > 1;
+    if (options->zero > 2 && !plan->thin_weights && plan->rank == 0)
+        ddp_log(DDP_LOG_INFO, "--zero 3 splits weights over nodes, and there is one: as --zero 2");
     return DDP_OK;
 }
 

@@ -169,8 +169,11 @@ void ddp_train_plan_print_optimizer(const struct ddp_train_plan *plan, FILE *out
         fputs(", whole in each worker (--zero 0: there is memory for it)", out);
     if (plan->zero)
         fprintf(out, ", split over the workers%s%s",
-                plan->thin_gradients ? " with the gradients," : "",
-                plan->zero_open         ? " (--zero 1: the GPUs have no memory for --zero 0)"
+                plan->thin_weights     ? " with the gradients, and the weights over the nodes"
+                : plan->thin_gradients ? " with the gradients,"
+                                       : "",
+                plan->thin_weights      ? ""
+                : plan->zero_open       ? " (--zero 1: the GPUs have no memory for --zero 0)"
                 : !plan->shared_weights ? ""
                 : plan->nodes > 1       ? " on one copy of the weights a node"
                                         : " on one copy of the weights");

@@ -51,6 +51,7 @@ static struct ddp_train_plan plan_of(const struct ddp_planned *planned, const st
     plan.zero = row->zero;
     plan.shared_weights = row->zero && planned->plan.device.host_memory;
     plan.thin_gradients = row->zero && planned->options->zero > 1;
+    plan.thin_weights = plan.thin_gradients && planned->options->zero > 2 && plan.nodes > 1;
     plan.local_shards = shards;
     plan.global_shards = ddp_train_plan_units(&plan) * shards;
     plan.sampler.shard_count = plan.global_shards;
@@ -214,6 +215,7 @@ static void print_row(const struct table *table, int number, int best)
             mode_width(table), ddp_mode_names[row->mode], row->units,
             row->mode != DDP_MODE_DDP           ? "-"
             : !row->zero                        ? "0"
+            : table->planned->options->zero > 2 ? "3"
             : table->planned->options->zero > 1 ? "2"
                                                 : "1",
             dtypes[row->dtype], batch, shards, samples, ddp_text_bytes(memory->unit_total, text[0]),

@@ -263,7 +263,9 @@ static void print_traffic(const struct ddp_planned *planned, const struct ddp_mo
     fprintf(out, "gradients %s", ddp_text_bytes(traffic->gradients, text[1]));
     if (traffic->weights > 0)
         fprintf(out, ", weights %s", ddp_text_bytes(traffic->weights, text[2]));
-    if (plan->shared_weights)
+    if (plan->thin_weights)
+        fputs("; weights are split over the nodes", out);
+    else if (plan->shared_weights)
         fputs(plan->nodes > 1 ? "; weights are one copy a node" : "; weights are one copy", out);
     if (dp && traffic->scattered > 0)
         fprintf(out, ", samples and outputs %s", ddp_text_bytes(traffic->scattered, text[3]));

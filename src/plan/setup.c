@@ -5,7 +5,8 @@
 
 #include "plan/planned.h"
 
-#define LOADER_DEPTH 16 /* batches read ahead: what evens out a slow read */
+#define THIN_BUCKET_MB 4  /* a block's weights begin and end inside buckets, which come whole */
+#define LOADER_DEPTH   16 /* batches read ahead: what evens out a slow read */
 
 void ddp_planned_close(struct ddp_planned *planned)
 {
@@ -22,6 +23,8 @@ struct ddp_mode_setup ddp_planned_setup(const struct ddp_planned *planned,
                                         const ddp_graph *tail_graph, enum ddp_dtype compute)
 {
     const struct ddp_train_options *options = planned->options;
+    const bool thin = plan->thin_weights && !ddp_train_given(options, "bucket-mb");
+    const double bucket_mb = thin ? THIN_BUCKET_MB : options->bucket_mb;
     return (struct ddp_mode_setup){
         .graph = graph,
         .tail_graph = tail_graph,
@@ -47,13 +50,15 @@ struct ddp_mode_setup ddp_planned_setup(const struct ddp_planned *planned,
             options->report.log || options->report.tensorboard || options->nan == DDP_NAN_SKIP,
         .zero = plan->zero,
         .thin_gradients = plan->thin_gradients,
+        .thin_weights = plan->thin_weights,
+        .whole_weights = planned->test || options->sample_every > 0,
         .shared_weights = plan->shared_weights,
         .wire_bf16 = options->wire_dtype == DDP_TRAIN_BF16,
         .sync_batch_norm = plan->sync_batch_norm,
         .local = plan->local,
         .stages = plan->stages,
         .cuts = plan->cuts,
-        .bucket_bytes = (size_t)(options->bucket_mb * 1048576),
+        .bucket_bytes = (size_t)(bucket_mb * 1048576),
     };
 }
 

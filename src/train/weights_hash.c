@@ -56,8 +56,12 @@ static enum ddp_status hash_blocks(const struct ddp_weights_hash *hash, const st
         const struct ddp_parameter *tensor = hash->tensors[i];
         for (int64_t at = 0; status == DDP_OK && at < tensor->count; at += BLOCK, block++) {
             const int64_t count = tensor->count - at < BLOCK ? tensor->count - at : BLOCK;
-            bool own = false;
-            if (block % shares == share)
+            const bool mine = block % shares == share;
+            bool own = mine;
+            if (ddp_mode_lacks_weights(run->mode)) /* all bring them here */
+                status = ddp_mode_get_weights(run->mode, tensor->offset + at, count,
+                                              mine ? values : NULL);
+            else if (mine)
                 status = ddp_mode_own_weights(run->mode, tensor->offset + at, count, values, &own);
             if (status == DDP_OK && own)
                 ddp_sha256(digests[block], values, (size_t)count * sizeof *values, NULL, 0);
@@ -90,8 +94,6 @@ enum ddp_status ddp_weights_hash_take(struct ddp_weights_hash *hash, struct ddp_
     if (!digests)
         return DDP_ERR_MEMORY;
     status = ddp_mode_average(run->mode);
-    if (status == DDP_OK)
-        status = ddp_mode_complete_weights(run->mode);
     if (status == DDP_OK)
         status = hash_blocks(hash, run, digests);
     if (status == DDP_OK) /* each is somewhere, and zero elsewhere */

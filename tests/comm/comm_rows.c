@@ -287,6 +287,38 @@ static void thin_roots(ddp_comm *comm)
     free(roots.first);
 }
 
+/* Slices that come to each machine's copy, which goes in between, while a sum is on its way. */
+static void thin_gathered(ddp_comm *comm)
+{
+    enum { COUNT = 40000, GRAIN = 4096 };
+    const int rank = ddp_comm_rank(comm), size = ddp_comm_size(comm);
+    const size_t begin = ddp_slice_begin(COUNT, GRAIN, rank, size), bytes = COUNT * sizeof(float);
+    const size_t end = ddp_slice_begin(COUNT, GRAIN, rank + 1, size);
+    void *shared, *own;
+    NEED(ddp_comm_alloc_thin_shared(comm, bytes, &shared) == DDP_OK);
+    NEED(ddp_comm_alloc(comm, sizeof(float), &own) == DDP_OK);
+    float *all = shared, *sum = own;
+    NEED(pages_in(shared, bytes) == 0);
+    NEED(ddp_comm_barrier(comm) == DDP_OK);
+    for (int round = 0; round < 2; round++) {
+        NEED(ddp_comm_provide(comm, all, bytes) == DDP_OK);
+        for (size_t i = begin; i < end; i++)
+            all[i] = (float)(i + (size_t)round);
+        *sum = 1;
+        NEED(ddp_comm_allreduce_start(comm, sum, 1, DDP_F32, DDP_SUM) == DDP_OK);
+        NEED(ddp_comm_gather_slices_start(comm, all, COUNT, GRAIN, DDP_F32) == DDP_OK);
+        NEED(ddp_comm_settle(comm, 0) == DDP_OK);
+        NEED(ddp_comm_finish(comm) == DDP_OK);
+        NEED(*sum == (float)size);
+        for (size_t i = 0; i < COUNT; i++)
+            NEED(all[i] == (float)(i + (size_t)round));
+        NEED(ddp_comm_barrier(comm) == DDP_OK);
+        ddp_comm_punch(comm, all, bytes);
+        NEED(pages_in(shared, bytes) <= 1); /* the page that ends in the middle */
+        NEED(ddp_comm_barrier(comm) == DDP_OK);
+    }
+}
+
 /* For each number of leaves; the last size is in several pieces where there are any. */
 void row_roots(ddp_comm *comm, ddp_job *job)
 {
@@ -305,8 +337,10 @@ void row_roots(ddp_comm *comm, ddp_job *job)
                     one_tree(comm, memory, leaves[l], counts[c], (counts[c] + 2) / 3);
                 }
             }
-    if (size > 1 && ddp_comm_has_shared(comm))
+    if (size > 1 && ddp_comm_has_shared(comm)) {
         thin_roots(comm);
+        thin_gathered(comm);
+    }
 }
 
 /* Buffers that are used again the moment that a collective returns. */

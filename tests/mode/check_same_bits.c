@@ -111,8 +111,12 @@ static const struct value splits[] = {ACCUMULATION,
                                       {"--stages 2", 3, 2, 3, 2, 0},
                                       {"", 2, 1, 4, 1, 2},
                                       {0}};
-static const struct value updates[] = {
-    {.options = ""}, {.options = "--zero 0"}, {.options = "--zero 2"}, {0}};
+static const struct value updates[] = {{.options = ""},
+                                       {.options = "--zero 0"},
+                                       {.options = "--zero 2"},
+                                       {.options = "--zero 3"},
+                                       {0}};
+enum { ZERO3 = 3 }; /* over nodes, without frozen parameters */
 static const struct value buckets[] = {{.options = ""}, {.options = "--bucket-mb 0.01"}, {0}};
 static const struct value recomputed[] = {{.options = ""}, {.options = "--recompute"}, {0}};
 static const struct value threads[] = {
@@ -168,6 +172,9 @@ static bool possible(const int *row)
     const struct value *split = row[SPLIT] < 0 ? NULL : &splits[row[SPLIT]];
     if (split && (!fits(row, split) || ((row[UPDATE] > 0 || row[BUCKETS] > 0) &&
                                         (!is_ddp(split) || split->workers * split->nodes < 2))))
+        return false;
+    if (row[UPDATE] == ZERO3 && ((split && split->nodes < 2) ||
+                                 (row[MODEL] >= 0 && strstr(models[row[MODEL]].options, "--lora"))))
         return false;
     if (row[WRITER] > 0 && !fits(row, &writers[row[WRITER]]))
         return false;

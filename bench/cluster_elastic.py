@@ -106,7 +106,8 @@ def one(bench, hosts, name, event):
 
 
 def elastic(bench):
-    sides = ["ddprun, trainer", "ddprun, PyTorch", "torchrun, PyTorch", "torchrun, PyTorch, tuned"]
+    sides = [name for name in ("ddprun, trainer", "ddprun, PyTorch", "torchrun, PyTorch", "torchrun, PyTorch, tuned")
+             if not bench.args.sides or name.split(",")[0] in bench.args.sides.split(",")]
     bench_run().write_tokens(os.path.join(bench.work, "tokens.bin"), 4 * 64 * 400 + 1)
     print("\nnodes of one worker that come and go: seconds to the next step with those that are there, and steps made again")
     with Hosts(4, bench.work) as hosts:

@@ -47,6 +47,7 @@ struct launch_plan {
     char mark[MARK_SIZE]; /* of the job; "" in a mere plan */
     int restart;          /* how often the job has been restarted */
     int first_size;       /* workers of all nodes in the first attempt; 0: this is it */
+    uint64_t begun;       /* the run that workers have begun, as they name it; 0: none */
     int failures;         /* ... because something failed, not because its nodes have changed */
 };
 

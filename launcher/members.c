@@ -38,6 +38,8 @@ void members_take_part(struct job *job)
     launch_plan_take_part(job->plan, cluster->node, cluster->count);
     if (meeting->round.first_size > 0)
         job->plan->first_size = meeting->round.first_size;
+    if (meeting->round.begun)
+        job->plan->begun = meeting->round.begun;
     if (cluster->elastic.on)
         ddp_log(DDP_LOG_INFO, "%d node%s, of which this is number %d", cluster->count,
                 plural(cluster->count), cluster->node);
@@ -253,7 +255,7 @@ bool members_form(struct job *job, struct link_text *end)
     link_form(cluster->link, &limits,
               &(struct link_round){launch_plan_free_port(), job->plan->restart + 1,
                                    job->plan->failures + !job->members_change,
-                                   job->plan->first_size});
+                                   job->plan->first_size, job->plan->begun});
     members_take_part(job);
     return true;
 }

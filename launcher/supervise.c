@@ -95,6 +95,7 @@ static enum ddp_status open_board(struct job *job)
     if (job->plan->first_size == 0)
         job->plan->first_size = job->plan->job_size;
     memory->first_size = (uint32_t)job->plan->first_size;
+    atomic_store(&memory->begun_before, job->plan->begun);
     cluster_note_members(job);
     if (job->plan->copy_fd >= 0)
         ddp_board_know_copy(&job->board, job->plan->copy_fd);
@@ -205,6 +206,8 @@ static void run_attempt(struct job *job)
     job->late_signal = 0;
     watch_workers(job);
     job->stepped = job->stepped || board_table_stepped(&job->board);
+    const uint64_t begun = atomic_load(&job->board.memory->begun);
+    job->plan->begun = begun ? begun : job->plan->begun;
     children_end_all(&job->children, &job->keeper); /* what the workers have left behind */
     output_check_files(&job->output);
     if (job->failed_rank >= 0 && !job->cluster)

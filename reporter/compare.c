@@ -64,9 +64,15 @@ static void set_option(struct variant *variant, const char *name, const char *va
 static void add_also(struct variant *variants, int *count, const struct settings *settings,
                      int64_t workers)
 {
-    if (settings->also[ALSO_ZERO_0]) {
+    static const struct {
+        int also;
+        const char *value, *shown;
+    } zeros[] = {{ALSO_ZERO_0, "0", "zero 0"}, {ALSO_ZERO_2, "2", "zero 2"}};
+    for (size_t i = 0; i < sizeof zeros / sizeof zeros[0]; i++) {
+        if (!settings->also[zeros[i].also])
+            continue;
         add_variant(variants, count, "ddp", workers, workers, 0);
-        set_option(&variants[*count - 1], "--zero", "0", "zero 0");
+        set_option(&variants[*count - 1], "--zero", zeros[i].value, zeros[i].shown);
     }
     if (settings->also[ALSO_PIPELINE]) {
         add_variant(variants, count, "pipeline", workers, workers, 0);

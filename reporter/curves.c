@@ -15,8 +15,8 @@
 #define DASHES 5   /* kinds of broken lines that gnuplot has */
 
 const char *const curves_titles[PANELS] = {"Loss", "Learning rate", "Throughput",
-                                           "Norm of the gradient"};
-static const char *const names[PANELS] = {"loss", "rate", "speed", "norm"};
+                                           "Norm of the gradient", "Noise scale of the gradient"};
+static const char *const names[PANELS] = {"loss", "rate", "speed", "norm", "noise"};
 
 /* --- axes ------------------------------------------------------------------------------------- */
 
@@ -42,7 +42,8 @@ const char *curves_label(const struct curves *curves, enum panel panel)
 {
     const bool tokens = curves->count > 0 && curves->runs[0].tokens;
     const char *const labels[PANELS] = {"loss (nats)", "learning rate",
-                                        tokens ? "tokens/s" : "samples/s", "gradient norm"};
+                                        tokens ? "tokens/s" : "samples/s", "gradient norm",
+                                        "noise scale (samples)"};
     for (size_t i = 0; panel == PANEL_LOSS && i < curves->count; i++)
         if (curves->runs[i].evaluation_count > 0 && isnan(curves->runs[i].evaluations[0].accuracy))
             return "loss";
@@ -252,6 +253,15 @@ enum ddp_status curves_draw(const struct curves *curves, enum panel panel, enum 
     return status;
 }
 
+static bool has_noise(const struct curves *curves)
+{
+    for (size_t i = 0; i < curves->count; i++)
+        for (size_t k = 0; k < curves->runs[i].step_count; k++)
+            if (!isnan(curves->runs[i].steps[k].noise))
+                return true;
+    return false;
+}
+
 enum ddp_status curves_draw_all(const struct curves *curves, enum plot_kind kind, int width,
                                 int height, char **picture, size_t *bytes)
 {
@@ -261,8 +271,9 @@ enum ddp_status curves_draw_all(const struct curves *curves, enum plot_kind kind
     enum ddp_status status = plot_begin(&plot, kind, "runs", width, height);
     if (status != DDP_OK)
         return status;
-    fputs("set multiplot layout 2,2 columnsfirst\n", plot.script);
-    for (int panel = 0; status == DDP_OK && panel < PANELS; panel++) {
+    const int columns = has_noise(curves) ? 3 : 2;
+    fprintf(plot.script, "set multiplot layout 2,%d columnsfirst\n", columns);
+    for (int panel = 0; status == DDP_OK && panel < PANELS && panel < 2 * columns; panel++) {
         fprintf(plot.script, "set title '%s'\n", curves_titles[panel]);
         status = write_panel(&plot, curves, (enum panel)panel, &values);
         if (!values)

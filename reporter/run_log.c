@@ -189,6 +189,7 @@ static enum ddp_status add_step(struct reader *reader, const json_t *object)
         .time = number_of(object, "time"),
         .loss = number_of(object, "loss"),
         .norm = number_of(object, "gradient_norm"),
+        .noise = number_of(object, "gradient_noise_scale"),
         .rate = number_of(object, "learning_rate"),
         .seconds = number_of(object, "seconds"),
         .waiting = number_of(object, "waiting_for_data"),

@@ -17,6 +17,7 @@ struct log_step {
     double time;       /* s since 1970 */
     double items;      /* samples or tokens of it */
     double loss, norm; /* NaN: not finite, or not known */
+    double noise;      /* the gradient's noise scale, in samples; NaN: not known */
     double rate;       /* the learning rate */
     double seconds;    /* that it took */
     double speed;      /* items a second */

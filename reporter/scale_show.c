@@ -6,11 +6,13 @@
 
 #include "reporter/scale.h"
 
+#include "core/input_file.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/text.h"
 #include "reporter/commands.h"
 #include "reporter/page.h"
+#include "reporter/plan_text.h"
 #include "reporter/series.h"
 
 #include <inttypes.h>
@@ -57,6 +59,12 @@ static double number_of(const struct log_run *run, const char *fact)
     return value > 0 && isfinite(value) ? value : 0;
 }
 
+/* A plan has no times, and needs none where a GPU computes. */
+static bool is_plan(const struct log_run *run)
+{
+    return strcmp(run_log_fact(run, "plan"), "-") != 0;
+}
+
 static enum ddp_status read_sample(struct sample *sample, const struct log_run *run)
 {
     struct step_times times;
@@ -67,7 +75,8 @@ static enum ddp_status read_sample(struct sample *sample, const struct log_run *
     if (status != DDP_OK)
         return status;
     sample->seconds = times.median;
-    if (sample->nodes < 1 || run->world_size < 1 || !(times.median > 0) || run->parameters < 1)
+    if (sample->nodes < 1 || run->world_size < 1 || (!(times.median > 0) && !is_plan(run)) ||
+        run->parameters < 1)
         return ddp_fail(DDP_ERR_INVALID,
                         "scale: %s has no times of steps, or was written by another version",
                         run->name);
@@ -216,6 +225,25 @@ static void print_model(const struct scale_model *model, const struct settings *
            1e9 * model->price, model->stages, model->every);
 }
 
+/* At a batch of the noise scale a training takes twice the samples that small batches take, and
+ * twice the steps that large ones take. */
+static void print_noise(const struct scale_model *model, const struct sample *base)
+{
+    const struct log_run *run = base->run;
+    const double batch = (double)run->batch_size * base->shards * (double)model->workers;
+    size_t last = run->step_count;
+    while (last > 0 && isnan(run->steps[last - 1].noise))
+        last--;
+    if (last == 0 || !(batch > 0))
+        return;
+    const double samples = run->steps[last - 1].noise;
+    printf(
+        "\nThe gradient's noise scale is %.3g samples at the end of %s: a global batch of that,\n"
+        "as %.3g machines have, takes twice the samples of a small one; with more machines\n"
+        "steps hardly get fewer.\n",
+        samples, run->name, samples / batch);
+}
+
 /* --- the picture ------------------------------------------------------------------------------ */
 
 static enum ddp_status draw(const struct scale_model *model, const struct settings *settings)
@@ -287,6 +315,33 @@ static enum ddp_status read_samples(struct sample *samples, const struct run_log
     return status;
 }
 
+static enum ddp_status read_file(struct run_log *log, const char *path)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    enum ddp_status status =
+        ddp_input_file_read_whole(path, "no log of a training", LOG_BYTES, &text, &bytes);
+    if (status == DDP_OK)
+        status = plan_text_is(text, bytes) ? plan_text_parse(log, path, text, bytes)
+                                           : run_log_parse(log, path, text, bytes, false);
+    free(text);
+    return status;
+}
+
+static enum ddp_status read_files(struct run_log *log, const struct settings *settings)
+{
+    enum ddp_status status = DDP_OK;
+    for (int i = 0; status == DDP_OK && i < settings->file_count; i++)
+        status = read_file(log, settings->files[i]);
+    for (size_t i = 0; status == DDP_OK && i < log->count; i++)
+        if (is_plan(&log->runs[i]) && (log->count > 1 || settings->gpu == 0))
+            status = ddp_fail(DDP_ERR_INVALID,
+                              "scale: %s is a plan, in which nothing was measured: name it alone, "
+                              "with the --gpu that computes, or name logs",
+                              log->runs[i].name);
+    return status;
+}
+
 enum ddp_status scale_show(const struct settings *settings)
 {
     struct run_log log = {.count = 0};
@@ -296,7 +351,7 @@ enum ddp_status scale_show(const struct settings *settings)
     if (status == DDP_OK)
         status = page_check_file(settings->output);
     if (status == DDP_OK)
-        status = runs_read(&log, settings);
+        status = read_files(&log, settings);
     if (status == DDP_OK && !(samples = ddp_array_alloc(log.count, sizeof *samples)))
         status = DDP_ERR_MEMORY;
     if (status == DDP_OK)
@@ -315,8 +370,10 @@ enum ddp_status scale_show(const struct settings *settings)
     fputc('\n', stdout);
     if (status == DDP_OK)
         status = print_forecast(&model, settings, true);
-    if (status == DDP_OK)
+    if (status == DDP_OK) {
+        print_noise(&model, &samples[0]);
         printf("\n%s", notes);
+    }
     fflush(stdout);
     if (status == DDP_OK && settings->output)
         status = draw(&model, settings);

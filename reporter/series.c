@@ -38,7 +38,8 @@ enum ddp_status series_make(struct series *series, const struct log_run *run, en
         x = advance(run, i, axis, x);
         series->x[i] = x;
         const struct log_step *step = &run->steps[i];
-        const double values[PANELS] = {step->loss, step->rate, step->speed, step->norm};
+        const double values[PANELS] = {step->loss, step->rate, step->speed, step->norm,
+                                       step->noise};
         series->y[i] = isnan(x) ? NAN : values[panel];
     }
     return DDP_OK;

@@ -8,7 +8,7 @@
 #include "reporter/run_log.h"
 #include "reporter/settings.h"
 
-enum panel { PANEL_LOSS, PANEL_RATE, PANEL_SPEED, PANEL_NORM, PANELS };
+enum panel { PANEL_LOSS, PANEL_RATE, PANEL_SPEED, PANEL_NORM, PANEL_NOISE, PANELS };
 
 #define SERIES_POINTS 2000 /* of a curve in a picture, at most */
 

@@ -37,7 +37,7 @@ static const char *read_every(void *destination, const char *value)
 
 static const char *read_also(void *destination, const char *value)
 {
-    static const char *const words[WAYS_ALSO] = {"zero0", "pipeline", "wire"};
+    static const char *const words[WAYS_ALSO] = {"zero0", "zero2", "pipeline", "wire"};
     struct settings *settings = destination;
     for (const char *at = value, *end; at; at = *end ? end + 1 : NULL) {
         int found = 0;
@@ -46,7 +46,7 @@ static const char *read_also(void *destination, const char *value)
                                      strncmp(words[found], at, (size_t)(end - at)) != 0))
             found++;
         if (found == WAYS_ALSO)
-            return "must be some of zero0, pipeline and wire, with commas between them";
+            return "must be some of zero0, zero2, pipeline and wire, with commas between them";
         settings->also[found] = true;
     }
     return NULL;
@@ -94,8 +94,9 @@ static const struct ddp_option compare_options[] = {
     {OPTION_CUSTOM("sync-every", read_every, "LIST"),
      .help = "also train with local steps: workers synchronise every so many steps"},
     {OPTION_CUSTOM("also", read_also, "LIST"),
-     .help = "further ways of the most workers: zero0 (DDP where each updates all), pipeline (a "
-             "stage each), wire (gradients summed in bf16)"},
+     .help = "further ways of the most workers: zero0 (DDP where each updates all), zero2 (each "
+             "keeps its part of the gradients), pipeline (a stage each), wire (gradients summed "
+             "in bf16)"},
     {OPTION_INT("steps", steps, 10, 1e6, "N"), .help = "steps of each training (default 60)"},
     {OPTION_INT("repeats", repeats, 1, 100, "N"),
      .help = "times that each training runs, in turns (default 3)"},

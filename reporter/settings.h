@@ -8,7 +8,7 @@
 #include "ddp.h"
 
 /* Further ways to train, for a comparison that asks for them. */
-enum { ALSO_ZERO_0, ALSO_PIPELINE, ALSO_WIRE, WAYS_ALSO };
+enum { ALSO_ZERO_0, ALSO_ZERO_2, ALSO_PIPELINE, ALSO_WIRE, WAYS_ALSO };
 
 #define SETTINGS_WORKERS 16 /* numbers of workers, at most */
 

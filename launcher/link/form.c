@@ -53,7 +53,8 @@ void peer_welcome(struct link *link, struct peer *peer)
                                     .worker_port = (uint32_t)round->worker_port,
                                     .restart = (uint32_t)round->restart,
                                     .failures = (uint32_t)round->failures,
-                                    .first_size = (uint32_t)round->first_size};
+                                    .first_size = (uint32_t)round->first_size,
+                                    .begun = round->begun};
     for (int k = 0; k < link->count; k++) {
         struct member member = {.nproc = (uint32_t)link->peers[k].nproc};
         snprintf(member.contact, sizeof member.contact, "%s", link->peers[k].contact);

@@ -96,6 +96,7 @@ struct welcome {
     uint32_t worker_port;
     uint32_t restart, failures;
     uint32_t first_size; /* as in struct link_round */
+    uint64_t begun;
 };
 
 #define FRAME_LOST_MAX 640

@@ -153,6 +153,7 @@ struct link_round {
     int restart;     /* how often the job has been restarted, and how often for a failure */
     int failures;
     int first_size; /* workers of all nodes in the first attempt; 0: this is it */
+    uint64_t begun; /* the run that workers have begun; 0: none */
 };
 
 struct link_meeting {

@@ -194,8 +194,9 @@ bool peers_take_welcome(struct link *link)
     link->peers[welcome->node].status = link->peers[link->node].status;
     link->node = (int)welcome->node;
     link->count = (int)welcome->node_count;
-    link->meeting.round = (struct link_round){(int)welcome->worker_port, (int)welcome->restart,
-                                              (int)welcome->failures, (int)welcome->first_size};
+    link->meeting.round =
+        (struct link_round){(int)welcome->worker_port, (int)welcome->restart,
+                            (int)welcome->failures, (int)welcome->first_size, welcome->begun};
     link->next = 0;
     return true;
 }

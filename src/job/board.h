@@ -15,7 +15,7 @@
 #include <stdatomic.h>
 
 #define DDP_BOARD_MAGIC     UINT64_C(0x31647262706464) /* "ddpbrd1" */
-#define DDP_BOARD_VERSION   8u
+#define DDP_BOARD_VERSION   9u
 #define DDP_BOARD_MAX_WORLD 4096
 #define DDP_BOARD_FAULTS    16
 #define DDP_BOARD_ERRORS    16
@@ -190,6 +190,8 @@ struct ddp_board_memory {
     /* Which files the heap and the copy are. */
     struct ddp_board_file heap, copy;
     struct ddp_board_members members;
+    _Atomic uint64_t begun_before; /* the run that had begun in an attempt before; 0: none */
+    _Atomic uint64_t begun;        /* ... that has begun in this one */
 
     _Alignas(64) _Atomic uint32_t abort_word;
     _Alignas(64) _Atomic uint64_t heap_next;

@@ -279,6 +279,16 @@ int ddp_job_first_size(const ddp_job *job)
     return size > 0 && size <= DDP_BOARD_MAX_WORLD ? (int)size : ddp_job_world_size(job);
 }
 
+void ddp_job_begin_run(ddp_job *job, uint64_t run)
+{
+    atomic_store(&job->board.memory->begun, run);
+}
+
+bool ddp_job_had_begun(ddp_job *job, uint64_t run)
+{
+    return atomic_compare_exchange_strong(&job->board.memory->begun_before, &run, 0);
+}
+
 const int *ddp_job_node_starts(const ddp_job *job)
 {
     return job->starts;

@@ -56,6 +56,11 @@ int ddp_job_first_size(const ddp_job *job);
  * Owned by the job. */
 int ddp_job_copy_fd(const ddp_job *job);
 
+/* This worker begins with a run, which has a name that is not 0, the same on all nodes. And whether
+ * it had begun before the workers were last started, on any node of the job: said once. */
+void ddp_job_begin_run(ddp_job *job, uint64_t run);
+bool ddp_job_had_begun(ddp_job *job, uint64_t run);
+
 /* Whether the job's nodes come and go, so that any may be lost, with what its copy has. */
 bool ddp_job_nodes_change(const ddp_job *job);
 

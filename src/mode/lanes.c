@@ -158,6 +158,11 @@ bool ddp_lanes_last(const struct ddp_lanes *lanes)
            lane_of(lanes, lanes->shard + 1) != lane_of(lanes, lanes->shard);
 }
 
+bool ddp_lanes_begins(const struct ddp_lanes *lanes)
+{
+    return lanes->root == 0 && lanes->lane == 0;
+}
+
 bool ddp_lanes_ending(const struct ddp_lanes *lanes)
 {
     return lanes->shard == ddp_lanes_shards(&lanes->run) - 1;

@@ -95,6 +95,7 @@ void ddp_lanes_close(struct ddp_lanes *lanes);
 void ddp_lanes_select(struct ddp_lanes *lanes, int64_t shard); /* makes it the current one */
 bool ddp_lanes_first(const struct ddp_lanes *lanes);           /* of its lane */
 bool ddp_lanes_last(const struct ddp_lanes *lanes);            /* of its lane */
+bool ddp_lanes_begins(const struct ddp_lanes *lanes);          /* its lane is the unit's first */
 bool ddp_lanes_ending(const struct ddp_lanes *lanes);          /* the last shard of the step */
 bool ddp_lanes_single(const struct ddp_lanes *lanes);          /* the unit has one lane */
 

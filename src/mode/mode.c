@@ -69,6 +69,11 @@ double ddp_mode_gradient_norm(const ddp_mode *mode)
     return mode->updater.norm;
 }
 
+bool ddp_mode_noise(const ddp_mode *mode, struct ddp_mode_noise *found)
+{
+    return ddp_noise_of(&mode->replicas->noise, &mode->updater, mode->setup.batch_rows, found);
+}
+
 struct ddp_loss_scale ddp_mode_loss_scale(const ddp_mode *mode)
 {
     return mode->replicas->loss_scale;

@@ -162,6 +162,18 @@ enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, double rate, i
  * not; -1 if the setup does not ask for it. The same on all ranks, and in all modes. */
 double ddp_mode_gradient_norm(const ddp_mode *mode);
 
+/* What the last step says of the gradient, from the norms of two batch sizes: unbiased, but of one
+ * step, so that either may be below 0. The mean of `noise` over steps, divided by that of `signal`,
+ * is the batch, in samples, at which both weigh the same (McCandlish et al. 2018). */
+struct ddp_mode_noise {
+    double signal; /* the square of the norm of the true gradient */
+    double noise;  /* the variance of a sample's, in all directions together */
+};
+
+/* On rank 0, where the setup asks for the gradient's norm; false: it is not known (mode/noise.h).
+ * The same for any number of workers. */
+bool ddp_mode_noise(const ddp_mode *mode, struct ddp_mode_noise *found);
+
 /* What the next step's loss is multiplied by, as torch.amp.GradScaler does it: a step is left out
  * where that makes gradients infinite. Without a scale unless the mode computes in DDP_F16. The
  * same on all ranks. */

@@ -66,7 +66,8 @@ static enum ddp_status make_gradients(struct ddp_replica *replica,
                             replica->gradients);
     if (setup->wire_bf16) /* parameters: not the loss and statistics before them */
         replica->lanes.rounded_from = DDP_FLAT_ALIGN + ddp_graph_statistics_count(setup->graph);
-    return status;
+    return status == DDP_OK ? ddp_noise_open(&replica->noise, setup, replica->device, &run)
+                            : status;
 }
 
 void ddp_replica_equip(const struct ddp_replica *replica, ddp_exec *exec)
@@ -132,6 +133,7 @@ void ddp_replica_close(struct ddp_replica *replica)
         return;
     ddp_recordings_free(&replica->recordings);
     ddp_inputs_close(&replica->inputs);
+    ddp_noise_close(&replica->noise);
     ddp_lanes_close(&replica->lanes);
     if (replica->owns_gradients)
         ddp_device_free(replica->device, replica->gradients, replica->gradient_bytes);
@@ -184,7 +186,10 @@ static enum ddp_status on_ready(void *arg, int64_t end)
     enum ddp_status status = DDP_OK;
     if (end == 0)
         return ddp_lanes_first(lanes) ? ddp_lanes_clear(lanes) : DDP_OK;
-    if (ddp_lanes_last(lanes))
+    if (ddp_lanes_last(lanes) && ddp_lanes_begins(lanes) && progress->replica->noise.sums)
+        status = ddp_noise_measure(&progress->replica->noise, ddp_lanes_array(lanes),
+                                   progress->done, end);
+    if (status == DDP_OK && ddp_lanes_last(lanes))
         status = ddp_lanes_join(lanes, progress->done, end);
     progress->done = end;
     if (status == DDP_OK && progress->ready && ddp_lanes_ending(lanes))

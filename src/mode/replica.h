@@ -9,6 +9,7 @@
 #include "mode/inputs.h"
 #include "mode/lanes.h"
 #include "mode/mode.h"
+#include "mode/noise.h"
 #include "mode/recording.h"
 
 struct ddp_replica {
@@ -25,6 +26,7 @@ struct ddp_replica {
     float *gradients;                                     /* where the local sum ends */
     bool owns_weights, owns_weights_bf16, owns_gradients; /* or a communicator does */
     struct ddp_lanes lanes;
+    struct ddp_noise noise;
     uint64_t seed;                    /* of random numbers in the graph */
     int64_t step;                     /* the optimizer step being run; set by the mode */
     struct ddp_loss_scale loss_scale; /* of that step; without a scale unless it is in float16 */

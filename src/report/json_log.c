@@ -180,6 +180,8 @@ static void json_step(void *state, const struct ddp_train_event *step)
         add_preferences(object, "", &step->preferences);
     if (object && !isnan(step->gradient_norm))
         json_object_set_new(object, "gradient_norm", real(step->gradient_norm));
+    if (object && !isnan(step->noise_scale))
+        json_object_set_new(object, "gradient_noise_scale", json_real(step->noise_scale));
     if (object && step->loss_scale > 0)
         json_object_set_new(object, "loss_scale", json_real(step->loss_scale));
     const double speed = step->flops / (step->seconds + 1e-9);

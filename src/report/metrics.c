@@ -11,6 +11,7 @@
 #include "core/trace.h"
 #include "core/write.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -32,12 +33,16 @@ const struct ddp_train_preference_name ddp_train_preference_names[] = {
     {NULL, 0},
 };
 
+#define NOISE_STEPS 50 /* about as many last ones weigh in the noise */
+
 #define SINK_COUNT (sizeof sinks / sizeof sinks[0])
 
 struct ddp_train_metrics {
     struct ddp_train_facts facts;
     struct ddp_train_totals totals;
     struct ddp_train_event last;
+    struct ddp_mode_noise noise; /* means over the last steps */
+    int noise_steps;
     int64_t clock_ns; /* the end of the last step or evaluation */
     double wait_seconds;
     double items_of_sample;
@@ -137,9 +142,20 @@ static double lap(ddp_train_metrics *metrics)
     return seconds;
 }
 
+/* Of one step both are too uncertain: the means of many are divided. */
+static double follow_noise(ddp_train_metrics *metrics, const struct ddp_mode_noise *noise)
+{
+    struct ddp_mode_noise *mean = &metrics->noise;
+    metrics->noise_steps += metrics->noise_steps < NOISE_STEPS;
+    mean->signal += (noise->signal - mean->signal) / metrics->noise_steps;
+    mean->noise += (noise->noise - mean->noise) / metrics->noise_steps;
+    return mean->signal > 0 && mean->noise > 0 ? mean->noise / mean->signal : NAN;
+}
+
 void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double loss, int64_t counted,
                             const struct ddp_preferences *preferences, double rate,
-                            double gradient_norm, double loss_scale, double wait_seconds)
+                            double gradient_norm, const struct ddp_mode_noise *noise,
+                            double loss_scale, double wait_seconds)
 {
     const struct ddp_train_facts *facts = &metrics->facts;
     const int64_t in_epoch = step % facts->steps_per_epoch;
@@ -157,6 +173,7 @@ void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double los
         .has_preferences = preferences,
         .rate = rate,
         .gradient_norm = gradient_norm,
+        .noise_scale = noise ? follow_noise(metrics, noise) : NAN,
         .loss_scale = loss_scale,
         .seconds = lap(metrics),
         .wait_seconds = wait_seconds - metrics->wait_seconds,

@@ -61,6 +61,7 @@ struct ddp_train_event {
     double loss, rate;
     int64_t counted;      /* labels that the loss is the mean of, as ddp_mode_counted() has it */
     double gradient_norm; /* NAN: not computed */
+    double noise_scale;   /* samples of a batch half of whose gradient is noise; NAN: not known */
     double loss_scale;    /* of the next step; 0: losses are not scaled */
     bool has_preferences; /* the loss is of such */
     struct ddp_preferences preferences;
@@ -158,10 +159,12 @@ enum ddp_status ddp_train_metrics_open(ddp_train_metrics **metrics,
 /* After each step.
  *   counted       as in struct ddp_train_event
  *   preferences   the same; NULL: the loss has none
+ *   noise         of this step; NULL: not known
  *   wait_seconds  that data has been waited for since the start */
 void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double loss, int64_t counted,
                             const struct ddp_preferences *preferences, double rate,
-                            double gradient_norm, double loss_scale, double wait_seconds);
+                            double gradient_norm, const struct ddp_mode_noise *noise,
+                            double loss_scale, double wait_seconds);
 
 /* The last one; it ends with the metrics. */
 const struct ddp_train_event *ddp_train_metrics_last(const ddp_train_metrics *metrics);

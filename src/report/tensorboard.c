@@ -209,6 +209,8 @@ static void board_step(void *state, const struct ddp_train_event *step)
                    step->flops / (step->seconds + 1e-9) / step->peak_flops);
     if (!isnan(step->gradient_norm))
         add_scalar(&scalars, "train/gradient_norm", step->gradient_norm);
+    if (!isnan(step->noise_scale))
+        add_scalar(&scalars, "train/gradient_noise_scale", step->noise_scale);
     if (step->loss_scale > 0)
         add_scalar(&scalars, "train/loss_scale", step->loss_scale);
     if (step->has_preferences)

@@ -220,9 +220,11 @@ enum ddp_status ddp_run_step(struct ddp_run *run)
         loss = NAN; /* without a sign, which would be printed */
     const double norm = gradient_norm(run);
     struct ddp_preferences preferences;
+    struct ddp_mode_noise noise;
+    const bool has_noise = ddp_mode_noise(run->mode, &noise);
     const bool prefers = ddp_mode_preferences(run->mode, &preferences);
     ddp_train_metrics_step(run->metrics, step, (double)loss, ddp_mode_counted(run->mode),
-                           prefers ? &preferences : NULL, rate, norm,
+                           prefers ? &preferences : NULL, rate, norm, has_noise ? &noise : NULL,
                            (double)ddp_mode_loss_scale(run->mode).scale,
                            ddp_loader_wait_seconds(run->loader));
     status = ddp_train_guard_step(run, step, (double)loss, norm);

@@ -23,14 +23,15 @@
 #define PRICE 0.02                  /* the share of the time that copies may take */
 #define PIECE ((size_t)1024 * 1024) /* that travels to other nodes at once */
 
-/* One program may train several times in a job; what has other options is another run. */
-static uint64_t id_of(const struct ddp_train_options *options)
+/* One program may train several times in a job; what has other options is another run.
+ *   own  ... on this node: also paths, which other nodes may have otherwise */
+static uint64_t id_of(const struct ddp_train_options *options, bool own)
 {
     const struct ddp_option *table = ddp_train_option_table();
     uint64_t id[3] = {1, 0, 0};
     for (const struct ddp_option *row = table; row->name; row++) {
         const char *value = options->given.values[row - table];
-        if (!ddp_train_given(options, row->name))
+        if (!ddp_train_given(options, row->name) || (!own && row->scope & DDP_OF_NODE))
             continue;
         id[1] = ddp_hash(row->name, strlen(row->name));
         id[2] = value ? ddp_hash(value, strlen(value)) : 0;
@@ -50,9 +51,14 @@ enum ddp_status ddp_run_copy_open(struct ddp_run *run)
     const struct ddp_train_options *options = run->planned.options;
     const bool keeps =
         run->planned.plan.rank == 0 || (travels(run) && ddp_job_node_rank(run->job) == 0);
+    run->id = id_of(options, false);
     if (!run->planned.plan.copies || options->plan || !keeps)
         return DDP_OK;
-    return ddp_copy_open(&run->copy, ddp_job_copy_fd(run->job), id_of(options));
+    enum ddp_status status =
+        ddp_copy_open(&run->copy, ddp_job_copy_fd(run->job), id_of(options, true));
+    run->had_begun =
+        ddp_job_had_begun(run->job, run->id) || (status == DDP_OK && ddp_copy_has_begun(run->copy));
+    return status;
 }
 
 /* --- making copies ---------------------------------------------------------------------------- */

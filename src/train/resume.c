@@ -12,6 +12,7 @@
 #include "core/parse.h"
 #include "core/terminal.h"
 #include "core/text.h"
+#include "job/job.h"
 #include "plan/weights.h"
 #include "train/hooks.h"
 
@@ -96,11 +97,11 @@ static enum ddp_status take_copy(struct ddp_run *run)
 static enum ddp_status find_checkpoint(struct ddp_run *run)
 {
     const struct ddp_train_options *options = run->planned.options;
-    const bool restarted = run->copy && ddp_copy_has_begun(run->copy);
+    const bool restarted = run->had_begun;
     const bool continues = options->checkpoint && (options->resume || restarted);
     int64_t newest;
     enum ddp_status status = find_newest(run, &newest);
-    if (status == DDP_OK && restarted && ddp_copy_step(run->copy) >= newest)
+    if (status == DDP_OK && restarted && run->copy && ddp_copy_step(run->copy) >= newest)
         status = take_copy(run);
     run->saved_step = newest;
     if (status == DDP_OK && continues && !run->resumed.path)
@@ -241,16 +242,15 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
             if (status == DDP_OK && run->weights && !ddp_run_refers(run))
                 status = take_weights(run, run->weights);
         }
-        if (status == DDP_OK && run->copy)
-            ddp_copy_start(run->copy, found.step);
     }
     if (status == DDP_OK)
         status = ddp_comm_broadcast(run->comm, &found, sizeof found / sizeof(int64_t), DDP_I64, 0);
     if (status == DDP_OK) {
-        if (run->copy && run->planned.plan.rank > 0)
-            ddp_copy_start(run->copy, found.step);
         run->is_resumed = found.is_resumed != 0;
         run->first_step = found.step;
+        ddp_job_begin_run(run->job, run->id);
+        if (run->copy)
+            ddp_copy_start(run->copy, found.step);
         run->saved_step = run->is_resumed ? found.saved_step : -1;
     }
     if (status == DDP_OK && run->is_resumed) {

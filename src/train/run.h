@@ -57,10 +57,12 @@ struct ddp_run {
     const char *hook; /* that is running; NULL: none */
     bool hook_alone;  /* ... on this rank */
     struct ddp_checkpoint_best best;
-    ddp_copy *copy;                          /* rank 0, for a restart; NULL: none */
-    bool weights_due;                        /* they are not made yet: the copy has them */
-    bool from_copy;                          /* `resumed` is it, without files */
-    int64_t copy_next;                       /* after which step; INT64_MAX: never again */
+    uint64_t id;       /* among the job's, the same on all nodes */
+    bool had_begun;    /* ... in earlier workers: what is in its directory is its own */
+    ddp_copy *copy;    /* rank 0, for a restart; NULL: none */
+    bool weights_due;  /* they are not made yet: the copy has them */
+    bool from_copy;    /* `resumed` is it, without files */
+    int64_t copy_next; /* after which step; INT64_MAX: never again */
     int64_t copied_step, copied_ns;          /* rank 0: after the last one, or when steps began */
     int64_t saved_step;                      /* of the newest checkpoint; -1: none */
     int64_t checkpoint_count, checkpoint_ns; /* written by this run, and the time they took it; */

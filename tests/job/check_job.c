@@ -371,6 +371,22 @@ START_TEST(line_view)
 }
 END_TEST
 
+/* A program that trains the same again has begun that itself. */
+START_TEST(runs_of_an_attempt_before)
+{
+    make_board(1);
+    atomic_store(&board.memory->begun_before, 7);
+    ddp_job *job = join_job(0);
+    ck_assert(!ddp_job_had_begun(job, 8));
+    ck_assert(ddp_job_had_begun(job, 7));
+    ddp_job_begin_run(job, 7);
+    ck_assert_uint_eq(atomic_load(&board.memory->begun), 7);
+    ck_assert(!ddp_job_had_begun(job, 7));
+    ddp_job_close(job);
+    ddp_board_unmap(&board);
+}
+END_TEST
+
 /* Whatever the bytes are, reading ends, stays in bounds, and gives text that can be printed. */
 START_TEST(line_scribbled)
 {
@@ -535,6 +551,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(opening, open_damaged_board, 0, 5);
     tcase_add_test(opening, attach_while_changed);
     tcase_add_test(opening, board_is_sealed);
+    tcase_add_test(opening, runs_of_an_attempt_before);
     TCase *processes = test_case(suite, "processes", 60);
     tcase_add_loop_test(processes, barrier_processes, 1, 5);
     tcase_add_test(processes, barrier_timeout);

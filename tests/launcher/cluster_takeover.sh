@@ -86,4 +86,35 @@ awk -F '"first_step":|"step":' '/"event":"run"/ { first = $2 + 0 } END { exit !(
     fail "$what: begins before the copy: $(grep '"event":"run"' "$work/log")"
 cmp "$work/alone" "$work/weights" || fail "$what: other weights"
 hosts_empty "$what"
+
+# Node 0 dies before the workers of one that has come have begun: its memory has nothing of the run, whose checkpoints are there.
+what="training, from checkpoints of the lost node's"
+port=$((port + 1))
+cat >"$work/late" <<'END_OF_WORKER'
+#!/bin/sh
+[ "$(hostname)" = "$LATE" ] || exec "$@"
+: >"${0%late}waits"
+while [ ! -e "${0%late}goes" ]; do sleep 0.02; done # time: ddprun ends it
+exec "$@"
+END_OF_WORKER
+chmod +x "$work/late"
+LATE=$(host 1)
+export LATE
+set -- "$@" --checkpoint "$work/checkpoints" --checkpoint-every 50
+rm -f "$work/log" "$work/weights"
+node 0 "$work/late" "$@"
+until_true grep -qs '"event":"checkpoint","step":100,' "$work/log" || fail "$what: $(cat "$work/node.0")"
+node 1 "$work/late" "$@"
+until_true test -e "$work/waits" || fail "$what: $(cat "$work/node.1")"
+kill_host 0
+: >"$work/goes"
+ended "$what" 1 0 'this is node 0 now'
+awk -F '"first_step":|"step":' '/"event":"run"/ { first = $2 + 0 } END { exit !(first > 100) }' "$work/log" ||
+    fail "$what: begins before the checkpoint: $(grep '"event":"run"' "$work/log")"
+cmp "$work/alone" "$work/weights" || fail "$what: other weights"
+hosts_empty "$what"
+
+# A new job is another run, and finds them.
+node 0 "$@"
+ended "a new run in their directory" 0 2 'there are checkpoints already'
 finish

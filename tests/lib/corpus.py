@@ -31,6 +31,7 @@ wrong with it.
   index/        one model.safetensors.index.json of Hugging Face's each
   choices/      one file of algorithms of matrix products each
   checkpoint/   one state.json each; with "sign" as its last line its checksum is made right first
+  plan_text/    what trainer --plan printed
   run_log/      one log of trainer --log each
   trace/        one trace of trainer --trace each
   link/         what comes over a connection between ddpruns; before it, its phase and the size of its pieces
@@ -960,7 +961,7 @@ def write_link():
     def frame(kind, data=b"", size=None):
         return struct.pack("=II", len(data) if size is None else size, kind) + data
 
-    def hello(magic=0x6b6e696c70726464, protocol=6, node=1, nodes=4, version=b"0.3.0"):
+    def hello(magic=0x6b6e696c70726464, protocol=7, node=1, nodes=4, version=b"0.3.0"):
         return frame(1, struct.pack("=QIIIIQ32s32s32x", magic, protocol, 2, node, nodes, 7, bytes(range(32)), version))
 
     def join(version=b"0.3.0", host=b"node1", contact=b"10.0.0.2 29500", command=b"trainer\0--steps\0004", nproc=2):
@@ -970,7 +971,7 @@ def write_link():
         return frame(5, struct.pack("=I80s", nproc, contact) + name)
 
     def welcome(node=1, nodes=2, port=29500, restart=0):
-        return frame(6, struct.pack("=IIIIII", node, nodes, port, restart, 0, 3))
+        return frame(6, struct.pack("=IIIIIIQ", node, nodes, port, restart, 0, 3, 5))
 
     def text(kind, words):
         return frame(kind, struct.pack("=IiiiII", 0, 7, 1, 5, 1, 0) + words)
@@ -982,7 +983,7 @@ def write_link():
     status = struct.pack("=Iiqqq16sII", 0, 2, 5, 6, 1000, b"backward", 1, 0)
     link("good-hello", hello_phase, hello())
     link("good-hello-bytes", hello_phase, hello(), 1)
-    link("good-hello-other-protocol", hello_phase, hello(protocol=7, node=9, nodes=0, version=b"x" * 32))
+    link("good-hello-other-protocol", hello_phase, hello(protocol=8, node=9, nodes=0, version=b"x" * 32))
     link("good-refused", hello_phase, frame(4, struct.pack("=II1000s", 3, 2, b"")))
     link("good-proof", proof_phase, frame(2, bytes(32)))
     link("good-proof-largest", proof_phase, frame(2, bytes(2048)), 255)
@@ -1024,6 +1025,25 @@ def write_link():
     put("link", "bad-no-phase", bytes([6, 0]))
 
 
+def write_plan_text():
+    plan = (b"model    gpt2, 3241472 parameters\ndata     book.txt, 1362 samples of 64 tokens, shuffled\n"
+            b"workers  4 workers on 2 nodes x 1 cpu thread, mode ddp\nbatch    2 samples x 8 shards (2 a worker) = global batch 16\n"
+            b"memory   weights 13.0 MB + gradients 38.9 MB + optimizer 25.9 MB + activations 13.6 MB a worker\n"
+            b"compute  10.1 GFLOP a step, 1.27 GFLOP a sample\n")
+    good = {"cpu": plan, "cut": plan[:-20], "gpu": plan.replace(b" x 1 cpu thread", b", on cuda: NVIDIA H100"),
+            "replicas": plan.replace(b"4 workers on 2 nodes", b"2 replicas").replace(b"ddp", b"dp"),
+            "small": plan.replace(b"10.1 GFLOP", b"101 FLOP"), "no-memory": plan.replace(b"memory", b"nemory"),
+            "name": plan.replace(b"gpt2", b'"\\'), "zero": plan.replace(b"13.6", b"\0")}
+    bad = {"empty": b"", "log": b'{"event":"run"}\n', "model": plan[:34], "no-compute": plan.replace(b"10.1 ", b""),
+           "no-mode": plan.replace(b", mode ddp", b""), "no-workers": plan.replace(b"4 workers", b"0 workers"),
+           "no-batch": plan.replace(b"2 samples", b"- samples"), "not-finite": plan.replace(b"10.1", b"nan"),
+           "huge": plan.replace(b"2 samples", b"1e29 Esamples"), "not-utf8": plan.replace(b"gpt2", b"\xff")}
+    for name, data in good.items():
+        put("plan_text", "good-" + name, data)
+    for name, data in bad.items():
+        put("plan_text", "bad-" + name, data)
+
+
 def write_run_log():
     def line(event, **members):
         return json.dumps({"event": event, **members}, separators=(",", ":")).encode() + b"\n"
@@ -1052,6 +1072,7 @@ def write_run_log():
         "cut": run() + steps(1, 4)[:-1 - 30],
         "null": run() + steps(1, 4, loss=None, gradient_norm=None),
         "tokens": run() + steps(1, 4, tokens_per_second=99.0),
+        "noise": run() + steps(1, 4, gradient_noise_scale=9.5),
         "unknown": run(later=1) + line("later", step=1) + steps(1, 1, later=[1]),
         "large-step": run() + steps(2**53 - 1, 2**53 - 1),
         "resumed-complete": run() + steps(1, 4) + end + run(first_step=5) + end,
@@ -1265,6 +1286,7 @@ write_tokenizer()
 write_wordpiece()
 write_table()
 write_idx()
+write_plan_text()
 write_run_log()
 write_yaml()
 write_history()

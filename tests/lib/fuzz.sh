@@ -6,7 +6,7 @@
 set -eu
 seconds=${1:-20}
 [ $# -gt 0 ] && shift
-[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image tokenizer llmc hf_config hf_llama gguf peft index checkpoint description text record table link place choices run_log history trace yaml jinja wordpiece
+[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image tokenizer llmc hf_config hf_llama gguf peft index checkpoint description text record table link place choices plan_text run_log history trace yaml jinja wordpiece
 srcdir=${srcdir:-.}
 clang=${FUZZ_CC:-clang}
 flags="-std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I. -I$srcdir/src -I$srcdir"
@@ -61,6 +61,7 @@ sources_of() {
     choices) echo "$core core/crc32c.c ../kernels/cuda/choices.c" ;;
     place) echo "core/parse.c ../launcher/place_text.c" ;;
     history) echo "$core checkpoint/state.c core/input_file.c core/json.c core/parse.c report/sha256.c train/history.c" ;;
+    plan_text) echo "$core core/input_file.c core/json.c core/parse.c ../reporter/plan_text.c ../reporter/run_facts.c ../reporter/run_log.c" ;;
     run_log) echo "$core core/input_file.c core/json.c core/parse.c ../reporter/run_facts.c ../reporter/run_log.c ../reporter/series.c" ;;
     trace) echo "$core core/input_file.c core/json.c core/parse.c ../reporter/trace_file.c" ;;
     *) echo "no fuzz target named $1" >&2; exit 2 ;;

@@ -522,6 +522,45 @@ START_TEST(memory_of_workers)
 }
 END_TEST
 
+/* The norm of the gradient of `shards` shards, the first of `all`, and how many of them count. */
+static double norm_of(int64_t shards, int64_t all, struct ddp_mode_noise *noise, double *counted)
+{
+    float loss;
+    ddp_mode *mode;
+    ddp_loader *loader;
+    open_setup(1, shards);
+    const struct ddp_loader_config config = {.dataset = &dataset,
+                                             .sampler = sampler_of(all),
+                                             .batch_size = BATCH,
+                                             .shard_count = shards,
+                                             .end_epoch = -1};
+    ck_assert_int_eq(ddp_loader_create(&loader, &config), DDP_OK);
+    ck_assert_int_eq(ddp_mode_create(&mode, DDP_MODE_ACCUM, &setup), DDP_OK);
+    ck_assert_int_eq(ddp_mode_step(mode, loader, 0.1, 0, &loss), DDP_OK);
+    ck_assert_int_eq(ddp_mode_noise(mode, noise), shards > 1);
+    *counted = (double)ddp_mode_counted(mode) / BATCH;
+    const double norm = ddp_mode_gradient_norm(mode);
+    ddp_loader_destroy(loader);
+    ddp_mode_destroy(mode);
+    close_setup();
+    return norm;
+}
+
+/* Appendix A.1 of the article, with the norm of the first lane alone as that of the small batch. */
+START_TEST(noise_is_of_two_batches)
+{
+    struct ddp_mode_noise noise;
+    double small, large;
+    update = 2;
+    masking = _i ? MASK_UNEVEN : MASK_NONE;
+    const double of_small = norm_of(1, 5, &noise, &small), of_large = norm_of(5, 5, &noise, &large);
+    const double a = of_small * of_small, b = of_large * of_large;
+    ck_assert_double_eq_tol(noise.signal, (large * b - small * a) / (large - small), 1e-9);
+    ck_assert_double_eq_tol(noise.noise, (a - b) / (1 / small - 1 / large) * BATCH, 1e-9);
+    ck_assert_double_gt(fabs(noise.noise), 1e-3);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("mode");
@@ -533,6 +572,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, odd_blocks_agree_within_rounding);
     tcase_add_test(tc, clipping_and_decay);
     tcase_add_test(tc, statistics_follow);
+    tcase_add_loop_test(tc, noise_is_of_two_batches, 0, 2);
     tcase_add_test(tc, memory_is_counted);
     tcase_add_test(tc, memory_is_all);
     tcase_add_test(tc, memory_of_workers);

@@ -312,6 +312,32 @@ START_TEST(masks_differ)
 }
 END_TEST
 
+/* Backward ends pieces anywhere, and what is in front of them may be gone then. */
+START_TEST(noise_is_measured_in_pieces)
+{
+    static const int64_t ends[] = {40, 4096, 4099, 9000, 9001, 13000, 16384, 20001};
+    static float gradients[20001];
+    double sums[2][5];
+    struct ddp_device *device;
+    ck_assert_int_eq(ddp_device_open(&device, "cpu", 0, 1), DDP_OK);
+    struct ddp_noise noise = {.device = device, .first = 32, .end = 20001};
+    for (int pieces = 0; pieces < 2; pieces++) {
+        int64_t begin = 0;
+        for (int i = 0; i < 20001; i++)
+            gradients[i] = sinf((float)i);
+        noise.sums = sums[pieces];
+        for (size_t i = pieces ? 0 : 7; i < 8; begin = ends[i++]) {
+            ck_assert_int_eq(ddp_noise_measure(&noise, gradients, begin, ends[i]), DDP_OK);
+            for (int64_t gone = 0; gone < ends[i] / DDP_NORM_BLOCK * DDP_NORM_BLOCK; gone++)
+                gradients[gone] = NAN;
+        }
+        ck_assert_int_eq(noise.done, noise.end);
+    }
+    ck_assert_int_eq(memcmp(sums[0], sums[1], sizeof sums[0]), 0);
+    ddp_device_close(device);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("step");
@@ -321,5 +347,6 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, overflow_halves_the_scale, 0, 3);
     tcase_add_test(tc, each_step_has_its_own_mask);
     tcase_add_test(tc, masks_differ);
+    tcase_add_test(tc, noise_is_measured_in_pieces);
     return suite;
 }

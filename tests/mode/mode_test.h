@@ -232,6 +232,8 @@ struct result {
     float weights[RESULT_COUNT], losses[STEPS];
     double norms[STEPS];
     int64_t counted[STEPS];
+    bool has_noise[STEPS]; /* not with local steps, in a pipeline, or of one lane */
+    struct ddp_mode_noise noise[STEPS];
     size_t count;
 };
 
@@ -248,6 +250,7 @@ static struct result train(enum ddp_mode_kind kind, int units, int64_t local_sha
         ck_assert_int_eq(ddp_mode_step(mode, loader, 0.1, step, &result.losses[step]), DDP_OK);
         result.norms[step] = ddp_mode_gradient_norm(mode);
         result.counted[step] = ddp_mode_counted(mode);
+        result.has_noise[step] = ddp_mode_noise(mode, &result.noise[step]);
     }
     result.count = (size_t)ddp_graph_flat_count(graph);
     ck_assert_uint_le(result.count, RESULT_COUNT);
@@ -273,6 +276,10 @@ static void same(const struct result *a, const struct result *b, const char *nam
                   "%lld shards: %s counts other labels", (long long)shards, name);
     ck_assert_msg(memcmp(a->norms, b->norms, sizeof a->norms) == 0,
                   "%lld shards: %s has other norms", (long long)shards, name);
+    for (int i = 0; i < STEPS; i++)
+        ck_assert_msg(!a->has_noise[i] || !b->has_noise[i] ||
+                          memcmp(&a->noise[i], &b->noise[i], sizeof a->noise[i]) == 0,
+                      "%lld shards: %s has other noise", (long long)shards, name);
 }
 
 #endif

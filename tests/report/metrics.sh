@@ -35,6 +35,20 @@ for start in "$trainer --batch-size 4" "$ddprun -n 2 trainer --batch-size 2" "$d
         fail "evaluation: $start: a loss of $(cat "$work/evaluation"), not $(cat "$work/trained")"
 done
 
+# The noise of the gradient: of a batch of several lanes, the same however many workers have them.
+rm -f "$work/noise."*
+for start in "$trainer" "$ddprun -n 3 trainer --zero 0" "$ddprun -n 4 --oversubscribe trainer --zero 2" "$trainer --mode dp --replicas 2"; do
+    rm -f "$work/log"
+    expect "noise" 0 '' $start --data "$grey" --no-eval --hidden 8 --batch-size 1 --global-batch 4 --steps 12 --threads 1 --log "$work/log"
+    sed -n 's/.*"event":"step".*\("gradient_noise_scale":[^,}]*\).*/\1/p' "$work/log" >"$work/noise.now"
+    [ -s "$work/noise.now" ] || fail "noise: $start: none"
+    [ -e "$work/noise.first" ] || cp "$work/noise.now" "$work/noise.first"
+    cmp "$work/noise.first" "$work/noise.now" || fail "noise: $start: another"
+done
+rm -f "$work/log"
+expect "noise of one lane" 0 '' $article --log "$work/log"
+grep -q '"gradient_noise' "$work/log" && fail "noise of one lane: it is known"
+
 # The bar: never wider than the terminal, the more the wider it is, gone at the end.
 if command -v script >/dev/null; then
     for columns in 12 40 64 90 300; do

@@ -24,6 +24,9 @@ pairs = {
 for line in steps:
     line.update(workers=lines[0]["world_size"], nodes=lines[0]["nodes"])
 pairs["train/workers"], pairs["train/nodes"] = (steps, "workers"), (steps, "nodes")
+noisy = [line for line in steps if "gradient_noise_scale" in line]
+if noisy:
+    pairs["train/gradient_noise_scale"] = (noisy, "gradient_noise_scale")
 if evaluations:
     pairs["train/samples_per_second"] = (steps, "samples_per_second")
     pairs["test/loss"] = (evaluations, "test_loss")

@@ -157,11 +157,11 @@ bad "a program that is no trainer" 2 'compare: true has written no --log' $compa
 bad "an option of ours" 2 "the trainer's --mode decides what is compared" $compare -- trainer --mode=dp
 bad "a letter of ours" 2 "the trainer's --steps decides" $compare -- trainer -s 5
 bad "no program" 2 'compare: no program is named' $compare
-expect "further ways" 0 '^pipeline, 2 stages +equal ' $compare --workers 1,2 --also zero0,pipeline,wire -- $small
-for row in 'DDP 2 x 1, zero 0 +equal' 'accumulation 1 x 2, wire +.baseline.' 'DDP 2 x 1, wire +equal'; do
+expect "further ways" 0 '^pipeline, 2 stages +equal ' $compare --workers 1,2 --also zero0,zero2,pipeline,wire -- $small
+for row in 'DDP 2 x 1, zero 0 +equal' 'DDP 2 x 1, zero 2 +equal' 'accumulation 1 x 2, wire +.baseline.' 'DDP 2 x 1, wire +equal'; do
     grep -qE "^$row " "$work/out" || fail "further ways: no row $row"
 done
-bad "another way" 2 'must be some of zero0, pipeline and wire' $compare --also zero0,zero -- $small
+bad "another way" 2 'must be some of zero0, zero2, pipeline and wire' $compare --also zero0,zero -- $small
 bad "two types" 2 '--also wire compares .* leave the trainer.s --dtype out' $compare --also wire -- $small --dtype bf16
 bad "one worker" 2 'one worker alone' $compare --workers 1 -- $small
 bad "a batch that cannot be cut" 2 'cannot be cut into 2 shards.*--global-batch 6' $compare --workers 1,2 -- "$trainer" -d "$work/images" --hidden 8 --global-batch 5

@@ -35,6 +35,14 @@ expect "what does not fit" 0 '^2 x 4 .* none fits$' $scale --nodes 2 --memory 3
 expect "a GPU" 0 "worker's step without other machines: 6.250 ms" $scale --gpu h100
 expect "its memory" 0 '^2 x 8 +4.5 GB +4.5 GB +2.6 GB +1.7 GB +750 MB +2.5 GB +4.5 GB$' $scale --gpu h100 --nodes 2 --node-workers 8 --stages 2
 
+# A worker has 4 samples, a machine of 4 workers 16.
+expect "no noise" 0 'local steps' $scale
+grep -q 'noise scale' "$work/out" && fail "no noise: it is named"
+sed 's/"waiting_for_data":0.0/&,"gradient_noise_scale":40/; $s/_scale":40/_scale":200/' "$work/one.jsonl" >"$work/noisy.jsonl"
+expect "the noise" 0 "gradient's noise scale is 200 samples at the end of noisy: a global batch" "$report" scale "$work/noisy.jsonl"
+grep -q '^as 12.5 machines have' "$work/out" || fail "the noise: $(grep -A3 noise "$work/out")"
+expect "the noise on larger machines" 0 '^as 6.25 machines have' "$report" scale "$work/noisy.jsonl" --node-workers 8
+
 # One run on two machines is fitted, and one on four is checked: half of what is hidden is lost, then bytes cost 1 ns a worker.
 run_of two 2 4 10.364626
 expect "a fit of the wire" 0 'Fitted: 33 % of a step hides what is sent, and a byte costs a worker 0 ns' $scale "$work/two.jsonl" --rate 1 --nodes 4
@@ -43,6 +51,18 @@ run_of four 4 4 4.629695
 expect "a fit" 0 'Fitted: 0 % of a step hides what is sent, and a byte costs a worker 1 ns' $scale "$work/four.jsonl" "$work/two.jsonl" --nodes 4
 grep -qE '^two +2 x 4 +4086 +4086 +[+-]0 % +fitted$' "$work/out" || fail "a fit: not of the run on two machines"
 grep -qE '^four +4 x 4 +4630 +4630 +[+-]0 % +checked$' "$work/out" || fail "a fit: the run on four is not checked"
+
+# A plan has no times: 1.25e12 operations on a GPU with 40 % of 989e12 a second.
+"$trainer" --model gpt2 --size d4 --shape 64 --vocab-size 256 --batch-size 2 --global-batch 8 --plan >"$work/plan" || fail "a plan"
+gflop=$(sed -n 's/^compute  \([0-9.]*\) GFLOP a step.*/\1/p' "$work/plan")
+expect "a plan" 0 "worker's step without other machines: $(awk "BEGIN { printf \"%.4f\", $gflop / 0.4 / 989e3 * 1e3 }") ms" \
+    "$report" scale "$work/plan" --gpu h100
+grep -q '^gpt2, [0-9]* parameters' "$work/out" || fail "a plan: $(head -1 "$work/out")"
+expect "memory of a plan" 0 '^1 x 1 +61.0 MB ' "$report" scale "$work/plan" --gpu h100 --nodes 1
+expect "a plan without a GPU" 2 'plan is a plan, in which nothing was measured: name it alone, with the --gpu' "$report" scale "$work/plan"
+expect "a plan and a log" 2 'is a plan, .* or name logs' "$report" scale "$work/plan" "$work/one.jsonl" --gpu h100
+sed 's/^compute.*//' "$work/plan" >"$work/cut"
+expect "a plan that is cut" 3 'cut: a plan without its workers, batch or compute' "$report" scale "$work/cut" --gpu h100
 
 # The picture.
 if command -v gnuplot >/dev/null; then

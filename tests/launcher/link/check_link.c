@@ -397,7 +397,7 @@ START_TEST(members_change)
 {
     static const char *const before[] = {"host0", "host1", "host2"}, *const after[] = {
                                                                          "host0", "host2", "host3"};
-    const struct link_round round = {.worker_port = 4712, .restart = 5, .failures = 2};
+    const struct link_round round = {.worker_port = 4712, .restart = 5, .failures = 2, .begun = 7};
     const struct link_step step = {0, 7, 0};
     struct link_message message;
     make_nodes(4);

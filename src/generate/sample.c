@@ -214,6 +214,8 @@ enum ddp_status ddp_train_sample(const struct ddp_train_options *options,
     enum ddp_status status = ddp_train_check_options(options, NULL);
     if (status == DDP_OK)
         status = load(&sample);
+    if (status == DDP_OK && tokenizer)
+        ddp_train_note_tokenizer(ddp_tokenizer_hash(tokenizer), sample.load.data);
     if (status == DDP_OK)
         status = open_device(&sample);
     if (status == DDP_OK)

@@ -11,6 +11,7 @@
 #include "core/text.h"
 #include "core/write.h"
 #include "data/data_names.h"
+#include "data/describe.h"
 #include "weights/peft.h"
 
 #include <inttypes.h>
@@ -36,6 +37,16 @@ static enum ddp_status open_in(ddp_tokenizer **tokenizer, const char *directory,
         return DDP_OK;
     }
     return status == DDP_OK ? status : ddp_fail(status, "%s", said);
+}
+
+void ddp_train_note_tokenizer(uint64_t tokenizer, const char *description)
+{
+    const uint64_t learned = ddp_dataset_tokenizer(description);
+    if (tokenizer && learned && tokenizer != learned)
+        ddp_log(DDP_LOG_WARNING,
+                "the model learned the tokens of another tokenizer, whose hash is %016" PRIx64
+                " and not %016" PRIx64 ": the same token may mean another text",
+                learned, tokenizer);
 }
 
 enum ddp_status ddp_train_open_tokenizer(ddp_tokenizer **tokenizer,

@@ -14,6 +14,11 @@
 enum ddp_status ddp_train_open_tokenizer(ddp_tokenizer **tokenizer,
                                          const struct ddp_train_options *options, bool tell);
 
+/* Warns of another tokenizer than the one whose tokens the loaded weights learned.
+ *   tokenizer    a ddp_tokenizer_hash(); 0: there is none
+ *   description  NULL: not known */
+void ddp_train_note_tokenizer(uint64_t tokenizer, const char *description);
+
 /* Prints the first samples of a set of tokens as the model sees them: text, what is trained in
  * colour on a terminal and else in brackets, a line for each document.
  *   tokenizer  NULL: DDP_ERR_INVALID, unless tokens are bytes

@@ -9,6 +9,7 @@
 #include "core/memory.h"
 #include "data/describe.h"
 #include "data/normalize.h"
+#include "generate/texts.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -86,16 +87,6 @@ static void note_size(const struct ddp_dataset_info *info, const char *descripti
                 "the model learned from images of %" PRId64 " x %" PRId64 ", and those of %s are "
                 "%" PRId64 " x %" PRId64 ": its predictions may be worse",
                 height, width, ddp_dataset_where(info), info->dims[1], info->dims[2]);
-}
-
-void ddp_train_note_tokenizer(uint64_t tokenizer, const char *description)
-{
-    const uint64_t learned = ddp_dataset_tokenizer(description);
-    if (tokenizer && learned && tokenizer != learned)
-        ddp_log(DDP_LOG_WARNING,
-                "the model learned the tokens of another tokenizer, whose hash is %016" PRIx64
-                " and not %016" PRIx64 ": the same token may mean another text",
-                learned, tokenizer);
 }
 
 enum ddp_status ddp_train_data_notes(const struct ddp_train_options *options,

@@ -16,9 +16,4 @@ enum ddp_status ddp_train_data_notes(const struct ddp_train_options *options,
                                      const ddp_dataset *data, const ddp_dataset *test,
                                      const char *description);
 
-/* Warns of another tokenizer than the one whose tokens the loaded weights learned.
- *   tokenizer    a ddp_tokenizer_hash(); 0: there is none
- *   description  NULL: not known */
-void ddp_train_note_tokenizer(uint64_t tokenizer, const char *description);
-
 #endif

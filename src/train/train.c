@@ -9,7 +9,6 @@
 #include "core/memory.h"
 #include "job/job.h"
 #include "train/best.h"
-#include "train/data_notes.h"
 #include "train/hooks.h"
 #include "plan/config_file.h"
 #include "plan/weights.h"
@@ -19,7 +18,6 @@
 #include "generate/texts.h"
 #include "train/tokenize.h"
 #include "train/verify.h"
-#include "weights/weights.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -467,10 +465,6 @@ static enum ddp_status generate(const struct ddp_train_options *options, FILE *o
     found.adapters = load.adapters;
     if (status == DDP_OK)
         status = ddp_train_open_tokenizer(&tokenizer, options, true);
-    if (status == DDP_OK && load.file && !load.directory)
-        status = ddp_train_weights_data(load.file, &load.data);
-    if (status == DDP_OK && tokenizer)
-        ddp_train_note_tokenizer(ddp_tokenizer_hash(tokenizer), load.data);
     if (status == DDP_OK)
         status = ddp_train_sample(&found, tokenizer, out);
     ddp_tokenizer_close(tokenizer);

@@ -162,7 +162,7 @@ bad_data "a FIFO for data" 4 'error: .*train-images.*not a regular file'
 
 # Without data only a directory of the Llama kind is exported.
 for from in gpt2 gpt2/model.safetensors; do
-    expect "converting $from" 2 'error: --export without --data converts a Hugging Face directory .*, and --load .*gpt2.* is not one: give --data too, to train' \
+    expect "converting $from" 2 'error: --export without --data converts a Hugging Face directory .*, and --load .*gpt2.* is neither: give --data too, to train' \
         $t --load "$here/tests/weights/golden/$from" --export "$work/exported" --threads 2
 done
 

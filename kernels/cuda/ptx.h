@@ -140,7 +140,7 @@ static __device__ inline ddp_shared ddp_shared_of(const uint16_t *memory)
  * of each matrix the word (g, 2t). */
 static __device__ inline void ddp_mma_load(unsigned (&to)[4], ddp_shared row)
 {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                  : "r"(row)
@@ -151,7 +151,7 @@ static __device__ inline void ddp_mma_load(unsigned (&to)[4], ddp_shared row)
 /* The same of the transposed matrices: (2t, g) and (2t + 1, g) make the word. */
 static __device__ inline void ddp_mma_load_transposed(unsigned (&to)[4], ddp_shared row)
 {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                  : "r"(row)

@@ -571,26 +571,6 @@ bool ddp_graph_is_finished(const ddp_graph *graph)
     return graph->network_count > 0;
 }
 
-int ddp_graph_parameter_count(const ddp_graph *graph)
-{
-    return graph->parameter_count;
-}
-
-const struct ddp_parameter *ddp_graph_parameter_at(const ddp_graph *graph, int index)
-{
-    return &graph->parameters[index];
-}
-
-int64_t ddp_graph_element_count(const ddp_graph *graph)
-{
-    return graph->element_count;
-}
-
-int64_t ddp_graph_flat_count(const ddp_graph *graph)
-{
-    return graph->flat_count;
-}
-
 int64_t ddp_graph_output_count(const ddp_graph *graph)
 {
     return graph->output->count;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a graph's parameters begin as, and where those lie that are frozen; see graph.h. */
+ * How many parameters a graph has, what they begin as, and where those lie that are frozen; see
+ * graph.h. */
 #include "config.h"
 
 #include "core/blocks.h"
@@ -10,6 +11,28 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+/* --- how many ---------------------------------------------------------------------------------- */
+
+int ddp_graph_parameter_count(const ddp_graph *graph)
+{
+    return graph->parameter_count;
+}
+
+const struct ddp_parameter *ddp_graph_parameter_at(const ddp_graph *graph, int index)
+{
+    return &graph->parameters[index];
+}
+
+int64_t ddp_graph_element_count(const ddp_graph *graph)
+{
+    return graph->element_count;
+}
+
+int64_t ddp_graph_flat_count(const ddp_graph *graph)
+{
+    return graph->flat_count;
+}
 
 /* --- frozen ----------------------------------------------------------------------------------- */
 

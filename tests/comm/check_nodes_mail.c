@@ -103,6 +103,7 @@ END_TEST
 
 Suite *test_suite(void)
 {
+    setenv("DDP_PLUGIN_PATH", ".libs", 0);
     Suite *suite = suite_create("nodes_mail");
     TCase *tc = test_case(suite, "mail", 60);
     tcase_add_loop_test(tc, streams, 0, 3);

@@ -1066,9 +1066,9 @@ def write_link():
     link("good-welcome", waiting, frame(7, status) + member(3, b"node0\0") + member(1, b"node1\0") + welcome())
     link("good-welcome-again", running, member(4096, b"\0") + member(2, b"x" * 255 + b"\0") + welcome(restart=3))
     link("good-welcome-waits", running, welcome(node=2))
-    link("good-id", running, frame(16, struct.pack("=II", 0, 63) + b"x") + frame(16, struct.pack("=II", 0, 0) + bytes(256)))
-    link("good-id-empty", running, frame(16, bytes(8)))
-    link("good-address", running, frame(16, struct.pack("=II", 0, 67) + bytes(1016)), 100)
+    link("good-id", running, frame(16, struct.pack("=III", 0, 63, 0) + b"x") + frame(16, struct.pack("=III", 0, 0, 1) + bytes(256)))
+    link("good-id-empty", running, frame(16, bytes(12)))
+    link("good-address", running, frame(16, struct.pack("=III", 0, 67, 0) + bytes(1016)), 100)
     link("good-steps", running, b"".join(frame(kind, step) for kind in (18, 19, 20, 21, 22, 25, 26, 27, 28)), 13)
     link("good-texts", running, text(23, b"what\nfailed\0") + text(24, b"\0") + text(24, b"x" * 16383 + b"\0"))
     link("good-lost", running, frame(9, b"node 1 is lost\0"))
@@ -1090,7 +1090,7 @@ def write_link():
             ("refused-text", hello_phase, frame(4, struct.pack("=II1000s", 3, 2, b"x" * 1000))),
             ("ping-phase", running, frame(7, status[:-24] + b"x" * 16 + status[-8:])), ("kind-unknown", running, frame(29, step)),
             ("kind-zero", running, frame(0)), ("kind-large", running, frame(2**32 - 1)), ("lost-no-end", running, frame(9, b"x")),
-            ("address-longer", running, frame(16, bytes(8 + 1017))), ("kind-unused", running, frame(17, step)),
+            ("address-longer", running, frame(16, bytes(12 + 1017))), ("kind-unused", running, frame(17, step)),
             ("step-shorter", running, frame(18, step[:-1])), ("step-longer", running, frame(18, step + b"x")),
             ("text-no-end", running, text(24, b"what")), ("text-two-ends", running, text(24, b"a\0b\0")),
             ("text-none", running, text(24, b"")), ("text-longer", running, text(23, b"x" * 16384 + b"\0")),

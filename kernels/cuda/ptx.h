@@ -83,8 +83,8 @@ static __device__ inline void ddp_write(ddp_half *to, const ddp_pack<float, W> &
 #define DDP_MMA_F16_CAPABILITY 75
 
 /* Operands of T: uint16_t, which is bf16, or ddp_half. */
-template <typename T> static constexpr bool ddp_is_half = false;
-template <> constexpr bool ddp_is_half<ddp_half> = true;
+template <typename T> inline constexpr bool ddp_is_half = false;
+template <> inline constexpr bool ddp_is_half<ddp_half> = true;
 
 template <typename T> static __device__ inline unsigned ddp_mma_pair(float first, float second)
 {

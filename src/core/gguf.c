@@ -553,3 +553,23 @@ const struct ddp_gguf_tensor *ddp_gguf_find(const struct ddp_gguf *gguf, const c
             return &gguf->tensors[i];
     return NULL;
 }
+
+bool ddp_gguf_says(const struct ddp_gguf *gguf, const char *key, const char *text)
+{
+    const char *value = json_string_value(json_object_get(gguf->keys, key));
+    return value && strcmp(value, text) == 0;
+}
+
+bool ddp_gguf_is_of(const char *path, const char *key, const char *text)
+{
+    char unsaid[512];
+    struct ddp_gguf gguf;
+    if (!ddp_gguf_is(path))
+        return false;
+    const struct ddp_log_held before =
+        ddp_log_exchange((struct ddp_log_held){unsaid, sizeof unsaid});
+    const bool is = ddp_gguf_open(&gguf, path) == DDP_OK && ddp_gguf_says(&gguf, key, text);
+    ddp_gguf_close(&gguf);
+    ddp_log_exchange(before);
+    return is;
+}

@@ -53,6 +53,12 @@ struct ddp_gguf {
 /* Whether the file begins as one does. Says nothing. */
 bool ddp_gguf_is(const char *path);
 
+/* Whether the file can be read and this key has this text. Says nothing. */
+bool ddp_gguf_is_of(const char *path, const char *key, const char *text);
+
+/* Whether a key has this text. */
+bool ddp_gguf_says(const struct ddp_gguf *gguf, const char *key, const char *text);
+
 /* Reads all but the tensors' values, of all shards of NAME-00001-of-00003.gguf, the first of which
  * has the keys.
  *   gguf [out]  closed with ddp_gguf_close(), also after a failure

@@ -13,24 +13,9 @@
 #define RANK_MOST  4096
 #define ALPHA_MOST 1e9
 
-static bool says(const struct ddp_gguf *gguf, const char *key, const char *wanted)
-{
-    const char *value = json_string_value(json_object_get(gguf->keys, key));
-    return value && strcmp(value, wanted) == 0;
-}
-
 bool ddp_gguf_is_adapters(const char *path)
 {
-    char unsaid[512];
-    struct ddp_gguf gguf;
-    if (!ddp_gguf_is(path))
-        return false;
-    const struct ddp_log_held before =
-        ddp_log_exchange((struct ddp_log_held){unsaid, sizeof unsaid});
-    const bool is = ddp_gguf_open(&gguf, path) == DDP_OK && says(&gguf, "general.type", "adapter");
-    ddp_gguf_close(&gguf);
-    ddp_log_exchange(before);
-    return is;
+    return ddp_gguf_is_of(path, "general.type", "adapter");
 }
 
 /* The rank of the adapter of one linear layer; 0: it has none. */
@@ -80,16 +65,16 @@ static enum ddp_status read_lora(struct ddp_lora *lora, const struct ddp_gguf *g
 {
     const char *architecture = ddp_gguf_architecture(base->family);
     const struct ddp_hf_keys in = {gguf->file.path, "", gguf->keys};
-    if (!says(gguf, "general.type", "adapter"))
+    if (!ddp_gguf_says(gguf, "general.type", "adapter"))
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: general.type is not \"adapter\": a model belongs to "
                         "--load",
                         gguf->file.path);
-    if (!says(gguf, "adapter.type", "lora"))
+    if (!ddp_gguf_says(gguf, "adapter.type", "lora"))
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: adapter.type is not \"lora\", which alone is supported",
                         gguf->file.path);
-    if (!says(gguf, "general.architecture", architecture))
+    if (!ddp_gguf_says(gguf, "general.architecture", architecture))
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: these adapters are not those of a base with general.architecture "
                         "\"%s\"",

@@ -14,24 +14,9 @@
 #define ARCHITECTURE "gpt2"
 #define MOST         ((int64_t)1 << 30)
 
-static bool is_gpt2(const struct ddp_gguf *gguf)
-{
-    const char *name = json_string_value(json_object_get(gguf->keys, "general.architecture"));
-    return name && strcmp(name, ARCHITECTURE) == 0;
-}
-
 bool ddp_gguf_is_gpt2(const char *path)
 {
-    char unsaid[512];
-    struct ddp_gguf gguf;
-    if (!ddp_gguf_is(path))
-        return false;
-    const struct ddp_log_held before =
-        ddp_log_exchange((struct ddp_log_held){unsaid, sizeof unsaid});
-    const bool is = ddp_gguf_open(&gguf, path) == DDP_OK && is_gpt2(&gguf);
-    ddp_gguf_close(&gguf);
-    ddp_log_exchange(before);
-    return is;
+    return ddp_gguf_is_of(path, "general.architecture", ARCHITECTURE);
 }
 
 /* The matrix of that name, with rows of so many values; their number, or 0. */

@@ -8,7 +8,6 @@
 #include "weights/hf_keys.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #define RANK_MOST  4096
 #define ALPHA_MOST 1e9

@@ -9,7 +9,6 @@
 #include "weights/hf_keys.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #define ARCHITECTURE "gpt2"
 #define MOST         ((int64_t)1 << 30)

@@ -48,12 +48,12 @@ static enum ddp_status find_in_directory(char **file, const char *directory, boo
         return status;
     if (ddp_path_is_in(directory, "pytorch_model.bin"))
         return ddp_fail(DDP_ERR_FORMAT,
-                        "--load %s: pytorch_model.bin cannot be read, because it may contain "
+                        "%s: pytorch_model.bin cannot be read, because it may contain "
                         "programs: save the model again as model.safetensors, with "
                         "save_pretrained(..., safe_serialization=True)",
                         directory);
     return ddp_fail(DDP_ERR_FORMAT,
-                    "--load %s: no weights in this directory: neither a checkpoint "
+                    "%s: no weights in this directory: neither a checkpoint "
                     "(state.json), nor checkpoints (step-...), nor model.safetensors, nor "
                     "model.safetensors.index.json; a file from --save is given by its own "
                     "name",

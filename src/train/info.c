@@ -13,13 +13,16 @@
 #include "core/write.h"
 #include "ddp_train.h"
 #include "generate/texts.h"
+#include "plan/load.h"
 #include "model/bert.h"
 #include "weights/gguf.h"
+#include "weights/hf_keys.h"
 #include "weights/hf_bert.h"
 #include "weights/peft.h"
 #include "weights/weights.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -353,15 +356,75 @@ static enum ddp_status print_bert(const char *directory, FILE *out)
     return status;
 }
 
-/* found: whether the directory is a checkpoint, or has some, of which the newest is printed */
-static enum ddp_status print_checkpoint(const char *directory, FILE *out, bool *found)
+/* --- adapters --------------------------------------------------------------------------------- */
+
+/* What adapter_config.json says; it may be one that --adapters refuses. */
+static enum ddp_status print_peft(const char *directory, FILE *out)
 {
-    char *file = NULL;
-    enum ddp_status status = ddp_checkpoint_find_weights(&file, directory, true);
-    *found = status == DDP_OK && file;
-    if (*found)
-        status = print_weights(file, out);
-    free(file);
+    struct ddp_hf_keys in = {.root = NULL};
+    const char *base = NULL;
+    char *name = ddp_path_in(directory, "adapter_config.json"), shown[DDP_TEXT_SHOWN];
+    int64_t rank = 0;
+    double alpha = 0;
+    enum ddp_status status =
+        name ? ddp_hf_keys_open(&in, name, "a configuration of adapters", NULL, 0) : DDP_ERR_MEMORY;
+    if (status == DDP_OK)
+        status = ddp_hf_keys_count(&in, "r", INT32_MAX, &rank);
+    if (status == DDP_OK)
+        status = ddp_hf_keys_real(&in, "lora_alpha", 0, HUGE_VAL, &alpha);
+    if (status == DDP_OK)
+        status = ddp_hf_keys_text(&in, "base_model_name_or_path", &base);
+    if (status == DDP_OK) {
+        fprintf(out, "directory   %s\n", ddp_text_show(shown, directory));
+        fprintf(out, "adapters    rank %" PRId64 ", alpha %g\n", rank, alpha);
+        print_list("targets", ddp_hf_keys_get(&in, "target_modules"), out);
+        fprintf(out, "base        %s\n", base ? ddp_text_show(shown, base) : "not known");
+    }
+    json_decref(in.root);
+    free(name);
+    return status;
+}
+
+static enum ddp_status print_gguf_adapters(const char *path, FILE *out)
+{
+    struct ddp_gguf gguf;
+    char shown[DDP_TEXT_SHOWN], number[32];
+    const char *base = NULL;
+    int64_t rank = 0, count = 0;
+    double alpha = 0;
+    enum ddp_status status = ddp_gguf_open(&gguf, path);
+    const struct ddp_hf_keys in = {.name = path, .prefix = "", .root = gguf.keys};
+    if (status == DDP_OK)
+        status = ddp_hf_keys_real(&in, "adapter.lora.alpha", 0, HUGE_VAL, &alpha);
+    if (status == DDP_OK)
+        status = ddp_hf_keys_text(&in, "general.architecture", &base);
+    for (size_t i = 0; status == DDP_OK && i < gguf.count; i++) {
+        const struct ddp_gguf_tensor *tensor = &gguf.tensors[i];
+        count += tensor->dims[0] * (tensor->dim_count > 1 ? tensor->dims[1] : 1);
+        if (tensor->dim_count == 2 && ddp_text_ends_with(tensor->name, ".lora_a"))
+            rank = tensor->dims[1] > rank ? tensor->dims[1] : rank;
+    }
+    if (status == DDP_OK)
+        fprintf(out,
+                "file        %s\nadapters    rank %" PRId64 ", alpha %g\nbase        of "
+                "architecture %s\nparameters  %s\n",
+                ddp_text_show(shown, path), rank, alpha, base ? base : "not known",
+                grouped(number, count));
+    ddp_gguf_close(&gguf);
+    return status;
+}
+
+/* --- any -------------------------------------------------------------------------------------- */
+
+/* A checkpoint, or the newest of some, or a model whose file tells all. */
+static enum ddp_status print_found(const char *directory, FILE *out)
+{
+    const struct ddp_train_options options = {.load = directory};
+    struct ddp_load load;
+    enum ddp_status status = ddp_load_find(&load, &options, true);
+    if (status == DDP_OK)
+        status = print_weights(load.file, out);
+    ddp_load_close(&load);
     return status;
 }
 
@@ -377,19 +440,17 @@ enum ddp_status ddp_train_info(const char *path, FILE *out)
     const bool gguf = ddp_gguf_is(path) && !ddp_gguf_is_gpt2(path);
     if (!S_ISDIR(info.st_mode) && !gguf)
         return print_weights(path, out);
-    if (!gguf)
+    if (gguf && ddp_gguf_is_adapters(path))
+        return print_gguf_adapters(path, out);
+    if (!gguf) {
         ddp_staged_directory_recover(path);
-    if (!gguf && ddp_hf_bert_is(path))
-        return print_bert(path, out);
-    if (!gguf && !ddp_hf_llama_is(path)) {
-        bool found;
-        const enum ddp_status status = print_checkpoint(path, out, &found);
-        if (status != DDP_OK || found)
-            return status;
+        if (ddp_hf_bert_is(path))
+            return print_bert(path, out);
+        if (ddp_peft_is(path))
+            return print_peft(path, out);
+        if (!ddp_hf_llama_is(path))
+            return print_found(path, out);
     }
-    if (ddp_peft_is(path))
-        return ddp_fail(DDP_ERR_INVALID,
-                        "%s: adapters alone: info takes the directory of their base", path);
     enum ddp_status status = gguf ? ddp_gguf_read(&config, path) : ddp_hf_llama_read(&config, path);
     if (status == DDP_OK)
         status = gguf ? ddp_gguf_check(path, &config, &files)

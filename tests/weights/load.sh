@@ -188,10 +188,10 @@ expect "the one before" 0 'weights  from damaged/step-00000004' "$ddprun" -n 2 t
 rm damaged/step-*/state.json
 expect "no whole checkpoint" 3 'damaged: all 3 checkpoints there are damaged' "$trainer" $few --load damaged --data text
 mkdir empty
-expect "an empty directory" 3 '--load empty: no weights in this directory: neither a checkpoint .*model.safetensors.index.json' \
+expect "an empty directory" 3 'empty: no weights in this directory: neither a checkpoint .*model.safetensors.index.json' \
     "$trainer" $few --load empty --data text
 : >empty/pytorch_model.bin
-expect "a pickle" 3 '--load empty: pytorch_model.bin cannot be read.*safe_serialization=True' "$trainer" --generate 3 --load empty
+expect "a pickle" 3 'empty: pytorch_model.bin cannot be read.*safe_serialization=True' "$trainer" --generate 3 --load empty
 expect "nothing" 4 'nowhere: ' "$trainer" $few --load nowhere --data text
 # A checkpoint of the run wins over --load, which is for the first start.
 train --load hf --data text --seq-len 16 --checkpoint both --steps 2
@@ -259,4 +259,5 @@ else
     not_run "a model in several files: there is no $python"
 fi
 cd "$top" || exit 99
+expect "info of a directory of gpt2" 0 "^model       gpt2 .* layers=2 heads=2" "$trainer" info "$here/tests/weights/golden/gpt2"
 finish

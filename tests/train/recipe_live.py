@@ -12,7 +12,7 @@ import sys
 import numpy
 import torch
 from torch import nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden"))
 from models import ResNet  # noqa: E402
@@ -68,7 +68,7 @@ def check(how):
         model.requires_grad_(False)
         model.fc.requires_grad_(True)
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=RATE, momentum=0.9)
-    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(DECAY), use_buffers=True)
+    average = AveragedModel(model, avg_fn=lambda mean, new, _: DECAY * mean + (1 - DECAY) * new, use_buffers=True)
     criterion = nn.CrossEntropyLoss(label_smoothing=SMOOTH)
     losses = []
     for step in range(8):

@@ -224,7 +224,7 @@ END_TEST
 /* As if each rank were three processes: nobody sees the address of an earlier one. */
 static int readdress(ddp_job *job, int rank)
 {
-    char mine[32];
+    char mine[48];
     unsigned char address[DDP_ADDRESS_MAX_BYTES];
     size_t bytes;
     for (int process = 0; process < 3; process++) {

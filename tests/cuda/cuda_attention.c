@@ -185,7 +185,7 @@ static void check_f16(const int64_t *s, uint64_t seed)
     random_seed(seed);
     check_attention(s, DDP_F16, 0, seed % 2, true);
     const int64_t n = s[0] * s[1] * s[2] * s[3];
-    const struct pair qkv = pair_of(3 * n, 0), y = pair_out(n, 0, false);
+    struct pair qkv = pair_of(3 * n, 0), y = pair_out(n, 0, false);
     attend(s, DDP_F16, &qkv, &y, NULL, true);
     float *rounded = pair_fetch(&y);
     attend(s, DDP_F32, &qkv, &y, NULL, true);
@@ -193,6 +193,8 @@ static void check_f16(const int64_t *s, uint64_t seed)
     ck_assert(n == 0 || !same_bits(rounded, plain, n));
     free(rounded);
     free(plain);
+    pair_free(&qkv);
+    pair_free(&y);
 }
 
 START_TEST(test_attention_f16)

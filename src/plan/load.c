@@ -211,14 +211,8 @@ static enum ddp_status open_llama(struct ddp_load *load, const struct ddp_train_
         return status;
     if (load->adapters || ddp_train_given(options, "lora"))
         status = keep_blocks(load, options);
-    *llama = load->hf.shape;
+    ddp_hf_llama_describe(&load->hf, &load->model, &load->config);
     llama->lora = load->peft.lora;
-    load->model = &ddp_model_llama;
-    load->config.described = true;
-    load->config.classes = load->hf.vocabulary;
-    load->config.x_dtype = DDP_I32;
-    load->config.dim_count = 1;
-    load->config.dims[0] = load->config.features = 1;
     return status;
 }
 

@@ -31,13 +31,7 @@ static enum ddp_status describe(const char *path, const struct ddp_model **model
     enum ddp_status status = ddp_gguf_read(&hf, path);
     if (status != DDP_OK)
         return status;
-    *model = &ddp_model_llama;
-    *ddp_llama_of(&config->own) = hf.shape;
-    config->described = true;
-    config->classes = hf.vocabulary;
-    config->x_dtype = DDP_I32;
-    config->dim_count = 1;
-    config->dims[0] = config->features = 1;
+    ddp_hf_llama_describe(&hf, model, config);
     return DDP_OK;
 }
 

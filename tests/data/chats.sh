@@ -269,7 +269,7 @@ tools() {
     "$trainer" --model llama --size d2 --data "$work/tools.jsonl" --tokenizer "$texts" --chat-template "$1" --seq-len 160 --batch-size 1 --steps 1 --no-eval \
         --show-masks 1 2>&1 | sed -n '/^<tools>/,/^- padding/p; /error/p'
 }
-same "tools" "$(tools "$work/tools.jinja" | sed '$d')" '<tools>[{"n": 1}]</tools>
+called_a_tool='<tools>[{"n": 1}]</tools>
 <|im_start|>user
 2+2?<|im_end|>
 <|im_start|>assistant
@@ -278,20 +278,13 @@ same "tools" "$(tools "$work/tools.jinja" | sed '$d')" '<tools>[{"n": 1}]</tools
 4<|im_end|>
 <|im_start|>assistant
 [It is 4<|im_end|>]'
+same "tools" "$(tools "$work/tools.jinja" | sed '$d')" "$called_a_tool"
 # ShareGPT's roles for them.
 called() {
     echo '{"tools": "[{\"n\": 1}]", "conversations": [{"from": "human", "value": "2+2?"}, {"from": "function_call", "value": '"$1"'}, {"from": "observation", "value": "4"}, {"from": "gpt", "value": "It is 4"}]}' >"$work/tools.jsonl"
 }
 called '"{\"name\": \"add\", \"arguments\": {\"a\": 2}}"'
-same "tools of ShareGPT" "$(tools "$work/tools.jinja" | sed '$d')" '<tools>[{"n": 1}]</tools>
-<|im_start|>user
-2+2?<|im_end|>
-<|im_start|>assistant
-[add{"a": 2}<|im_end|>]
-<|im_start|>tool
-4<|im_end|>
-<|im_start|>assistant
-[It is 4<|im_end|>]'
+same "tools of ShareGPT" "$(tools "$work/tools.jinja" | sed '$d')" "$called_a_tool"
 called '"[{\"name\": \"a\", \"arguments\": 1}, {\"name\": \"b\", \"arguments\": 2}]"'
 same "two calls" "$(tools "$work/tools.jinja" | sed -n 5p)" '[a1b2<|im_end|>]'
 for value in '"add"' '"{}"' '"[]"' '{}' '"[1]"' '"{\"name\": \"a\"}"'; do

@@ -416,20 +416,35 @@ static enum ddp_status take_begin(struct cursor *cursor, uint64_t *tensors, uint
     return status == DDP_OK ? take_count(cursor, 8 + 4 + 1, keys) : status;
 }
 
-/* One file, with its shard of the tensors. */
-static enum ddp_status open_file(struct ddp_gguf *gguf, const char *path)
+/* last: the key that reading ends with, or NULL */
+static enum ddp_status read_keys(struct ddp_gguf *gguf, struct cursor *cursor, const char *path,
+                                 const char *last, uint64_t *tensors)
 {
-    uint64_t tensors = 0, keys = 0;
+    uint64_t keys = 0;
+    enum ddp_status status = ddp_input_file_open(&gguf->file, path, true);
+    cursor->file = &gguf->file;
+    if (status == DDP_OK)
+        status = take_begin(cursor, tensors, &keys);
+    for (uint64_t i = 0; status == DDP_OK && i < keys; i++) {
+        status = take_pair(cursor, gguf->keys);
+        if (last && json_object_get(gguf->keys, last))
+            break;
+    }
+    return status;
+}
+
+/* One file, with its shard of the tensors; with `last` its keys up to that one alone. */
+static enum ddp_status open_file(struct ddp_gguf *gguf, const char *path, const char *last)
+{
+    uint64_t tensors = 0;
     *gguf = (struct ddp_gguf){.keys = json_object(), .shard_count = 1};
     struct cursor *cursor = ddp_array_alloc(1, sizeof *cursor);
     enum ddp_status status =
-        gguf->keys && cursor ? ddp_input_file_open(&gguf->file, path, true) : DDP_ERR_MEMORY;
-    if (status == DDP_OK) {
-        cursor->file = &gguf->file;
-        status = take_begin(cursor, &tensors, &keys);
+        gguf->keys && cursor ? read_keys(gguf, cursor, path, last, &tensors) : DDP_ERR_MEMORY;
+    if (last) {
+        free(cursor);
+        return status;
     }
-    for (uint64_t i = 0; status == DDP_OK && i < keys; i++)
-        status = take_pair(cursor, gguf->keys);
     if (status == DDP_OK && !(gguf->tensors = ddp_array_alloc(tensors, sizeof *gguf->tensors)))
         status = DDP_ERR_MEMORY;
     for (; status == DDP_OK && gguf->count < tensors; gguf->count++)
@@ -500,7 +515,7 @@ static enum ddp_status open_shards(struct ddp_gguf *gguf, const char *path, int 
                      i + 1, count) < 0)
             return ddp_fail(DDP_ERR_MEMORY, "out of memory");
         status = access(name, F_OK) == 0
-                     ? open_file(&shard, name)
+                     ? open_file(&shard, name, NULL)
                      : ddp_fail(DDP_ERR_IO, "%s: shard %d of the %d of this model is missing: %s",
                                 path, i + 1, count, name);
         if (status == DDP_OK)
@@ -517,7 +532,7 @@ static enum ddp_status open_shards(struct ddp_gguf *gguf, const char *path, int 
 
 enum ddp_status ddp_gguf_open(struct ddp_gguf *gguf, const char *path)
 {
-    enum ddp_status status = open_file(gguf, path);
+    enum ddp_status status = open_file(gguf, path, NULL);
     const int64_t count = status == DDP_OK ? split_key(gguf, "split.count") : 0;
     if (count > SHARDS_MOST)
         status = ddp_fail(DDP_ERR_FORMAT, "%s: %" PRId64 " shards: at most %d can be read", path,
@@ -568,7 +583,7 @@ bool ddp_gguf_is_of(const char *path, const char *key, const char *text)
         return false;
     const struct ddp_log_held before =
         ddp_log_exchange((struct ddp_log_held){unsaid, sizeof unsaid});
-    const bool is = ddp_gguf_open(&gguf, path) == DDP_OK && ddp_gguf_says(&gguf, key, text);
+    const bool is = open_file(&gguf, path, key) == DDP_OK && ddp_gguf_says(&gguf, key, text);
     ddp_gguf_close(&gguf);
     ddp_log_exchange(before);
     return is;

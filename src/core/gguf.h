@@ -53,7 +53,7 @@ struct ddp_gguf {
 /* Whether the file begins as one does. Says nothing. */
 bool ddp_gguf_is(const char *path);
 
-/* Whether the file can be read and this key has this text. Says nothing. */
+/* Whether the file can be read up to this key, which has this text. Says nothing. */
 bool ddp_gguf_is_of(const char *path, const char *key, const char *text);
 
 /* Whether a key has this text. */

@@ -529,3 +529,15 @@ const struct ddp_model ddp_model_llama = {
     .leave_open = leave_open,
     .build = build,
 };
+
+void ddp_llama_describe(const struct ddp_llama *shape, int64_t vocabulary,
+                        const struct ddp_model **model, struct ddp_model_config *config)
+{
+    *model = &ddp_model_llama;
+    *ddp_llama_of(&config->own) = *shape;
+    config->described = true;
+    config->classes = vocabulary;
+    config->x_dtype = DDP_I32;
+    config->dim_count = 1;
+    config->dims[0] = config->features = 1;
+}

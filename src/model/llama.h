@@ -112,4 +112,8 @@ double ddp_lora_scale(const struct ddp_lora *lora);
 struct ddp_llama *ddp_llama_of(union ddp_model_own *own);
 const struct ddp_llama *ddp_llama_in(const struct ddp_model_config *config);
 
+/* The model with what a file says of it, as its own descriptions do. */
+void ddp_llama_describe(const struct ddp_llama *shape, int64_t vocabulary,
+                        const struct ddp_model **model, struct ddp_model_config *config);
+
 #endif

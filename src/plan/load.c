@@ -211,7 +211,7 @@ static enum ddp_status open_llama(struct ddp_load *load, const struct ddp_train_
         return status;
     if (load->adapters || ddp_train_given(options, "lora"))
         status = keep_blocks(load, options);
-    ddp_hf_llama_describe(&load->hf, &load->model, &load->config);
+    ddp_llama_describe(&load->hf.shape, load->hf.vocabulary, &load->model, &load->config);
     llama->lora = load->peft.lora;
     return status;
 }

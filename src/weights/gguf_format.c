@@ -31,7 +31,7 @@ static enum ddp_status describe(const char *path, const struct ddp_model **model
     enum ddp_status status = ddp_gguf_read(&hf, path);
     if (status != DDP_OK)
         return status;
-    ddp_hf_llama_describe(&hf, model, config);
+    ddp_llama_describe(&hf.shape, hf.vocabulary, model, config);
     return DDP_OK;
 }
 

@@ -70,10 +70,6 @@ int ddp_hf_llama_linear(const char *name, int64_t *layer);
 enum ddp_status ddp_hf_llama_count(const struct ddp_hf_llama *config, int64_t rank,
                                    int64_t *parameters, int64_t *adapters);
 
-/* The model with what a file says of it, as its own descriptions do. */
-void ddp_hf_llama_describe(const struct ddp_hf_llama *hf, const struct ddp_model **model,
-                           struct ddp_model_config *config);
-
 /* --- weights ---------------------------------------------------------------------------------- */
 
 /* Memory of a parameter, named as in the files: "model.layers.0.self_attn.q_proj.weight". */

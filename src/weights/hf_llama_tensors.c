@@ -133,18 +133,6 @@ enum ddp_status ddp_hf_llama_tensors(const struct ddp_hf_llama *config,
     return DDP_OK;
 }
 
-void ddp_hf_llama_describe(const struct ddp_hf_llama *hf, const struct ddp_model **model,
-                           struct ddp_model_config *config)
-{
-    *model = &ddp_model_llama;
-    *ddp_llama_of(&config->own) = hf->shape;
-    config->described = true;
-    config->classes = hf->vocabulary;
-    config->x_dtype = DDP_I32;
-    config->dim_count = 1;
-    config->dims[0] = config->features = 1;
-}
-
 enum ddp_status ddp_hf_llama_count(const struct ddp_hf_llama *config, int64_t rank,
                                    int64_t *parameters, int64_t *adapters)
 {

@@ -238,6 +238,15 @@ static enum ddp_status run_staged(struct nodes *nodes, struct nodes_call *c)
     return status;
 }
 
+/* What was sent may say why the call has failed: the others get it. */
+static void drop_chunks(struct nodes *nodes)
+{
+    for (int s = 0; s < NODES_DEPTH; s++)
+        for (int kind = 0; kind < OP_KINDS; kind++)
+            nodes_end_ops(nodes, nodes->slots[s].ops[kind], nodes->peer_count,
+                          kind == PARTS_OUT || kind == SUMS_OUT ? LEAVE_MS : 0);
+}
+
 static enum ddp_status run_large(struct nodes *nodes, const struct ddp_comm_call *call)
 {
     struct nodes_call *c = push(nodes, call);
@@ -246,7 +255,12 @@ static enum ddp_status run_large(struct nodes *nodes, const struct ddp_comm_call
         nodes_tell_failure(nodes, c->number, call);
     if (status != DDP_OK)
         return status;
-    return nodes_find_buffers(nodes, c) ? finish_all(nodes) : run_staged(nodes, c);
+    if (!nodes_find_buffers(nodes, c))
+        return run_staged(nodes, c);
+    status = finish_all(nodes);
+    if (status != DDP_OK) /* the caller may free the memory */
+        drop_chunks(nodes);
+    return status;
 }
 
 static enum ddp_status start(struct nodes *nodes, const struct ddp_comm_call *call)

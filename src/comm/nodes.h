@@ -157,6 +157,10 @@ enum ddp_status nodes_lost(const struct nodes *nodes, int rank);
 /* Whether all (one a peer) are over. With an error, one is lost. */
 bool nodes_over(const struct nodes *nodes, const struct ddp_wire_op *ops, enum ddp_status *status);
 
+/* Ends `count` ops: waits so long for them to be over, unless the job is aborted, and takes back
+ * those that are not. */
+void nodes_end_ops(struct nodes *nodes, struct ddp_wire_op *ops, int count, int timeout_ms);
+
 /* The first rank whose op is not over; if none, one that is awaited in any case. */
 int nodes_missing(const struct nodes *nodes, const struct ddp_wire_op *ops);
 

@@ -191,10 +191,9 @@ int nodes_missing(const struct nodes *nodes, const struct ddp_wire_op *ops)
 
 /* --- failures --- */
 
-/* Until all are over, for a while. */
-static void wait_a_while(struct nodes *nodes, struct ddp_wire_op *ops, int count)
+void nodes_end_ops(struct nodes *nodes, struct ddp_wire_op *ops, int count, int timeout_ms)
 {
-    const int64_t deadline = ddp_deadline_ns(TELL_MS);
+    const int64_t deadline = ddp_deadline_ns(timeout_ms);
     for (int i = 0; i < count; i++)
         while (ddp_wire_state(&ops[i]) == DDP_WIRE_GOING && !ddp_deadline_passed(deadline) &&
                !ddp_job_aborted(nodes->place->job))
@@ -210,7 +209,7 @@ static enum ddp_status failed_there(struct nodes *nodes, int rank, uint32_t numb
     struct ddp_wire_op op = {0};
     op.head = (struct ddp_wire_head){.key = nodes_key(nodes, number, TEXT_INDEX)};
     nodes->ops->receive(nodes->wire, rank, &op, text, sizeof text - 1);
-    wait_a_while(nodes, &op, 1);
+    nodes_end_ops(nodes, &op, 1, TELL_MS);
     return ddp_fail(DDP_ERR_MISMATCH, "%s",
                     text[0] ? text : "ranks of another machine call different collectives");
 }
@@ -247,7 +246,7 @@ void nodes_tell_failure(struct nodes *nodes, uint32_t number, const struct ddp_c
         nodes_send(nodes, p, second, number, TEXT_INDEX, call, text, strlen(text));
     }
     if (ops)
-        wait_a_while(nodes, ops, nodes->peer_count * 2);
+        nodes_end_ops(nodes, ops, nodes->peer_count * 2, TELL_MS);
     for (int i = 0; i < TELL_MS && !nodes->ops->flushed(nodes->wire); i++)
         if (!nodes->ops->progress(nodes->wire))
             nodes->ops->wait(nodes->wire, 1);

@@ -46,7 +46,7 @@ static void mismatch_root(ddp_comm *comm, ddp_job *job)
 
 static void mismatch_dtype(ddp_comm *comm, ddp_job *job)
 {
-    float own[300] = {0}, all[600];
+    float own[300] = {0}, all[1200];
     const enum ddp_dtype dtype = ddp_comm_rank(comm) ? DDP_I32 : DDP_F32;
     (void)job;
     NEED(ddp_comm_all_gather(comm, own, all, 300, dtype) == DDP_ERR_MISMATCH);

@@ -25,7 +25,7 @@
 
 #define NODES_DEPTH       4
 #define NODES_PENDING     SHM_PENDING
-#define NODES_PIECE_BYTES ((size_t)1 << 20)  /* of a slice in a chunk, at most */
+#define NODES_PIECE_BYTES ((size_t)1 << 19)  /* of a slice in a chunk, at most */
 #define NODES_LEAST       ((size_t)64 << 10) /* ... a multiple: small calls are cut too */
 #define NODES_CHUNK_BYTES ((size_t)8 << 20)  /* of all slices in a chunk, about */
 #define NODES_SMALL       ((size_t)16 << 10) /* up to here every rank adds up all: one message */

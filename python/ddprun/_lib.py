@@ -45,6 +45,7 @@ def _load():
 lib = _load()
 
 for _name, _result, _arguments in (
+    ("ddp_version", c_char_p, []),
     ("ddp_status_string", c_char_p, [c_int]),
     ("ddp_job_open", c_int, [POINTER(c_void_p)]),
     ("ddp_job_host", c_int, [POINTER(c_void_p), c_int, c_char_p]),
@@ -74,6 +75,8 @@ for _name, _result, _arguments in (
     _function = getattr(lib, _name)
     _function.restype = _result
     _function.argtypes = _arguments
+
+VERSION = lib.ddp_version().decode()
 
 
 class Comm:

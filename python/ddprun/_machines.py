@@ -23,25 +23,39 @@ _wholes = []  # weak references to the groups of all ranks
 _numbers = itertools.count(1)
 
 
+def _check_version(rank, version):
+    if version != _lib.VERSION:
+        raise RuntimeError(
+            f"rank {rank} has ddprun {version}, this one {_lib.VERSION}: install one version for "
+            "all ranks"
+        )
+
+
 def spread(store, rank, size, timeout):
     """The job's ranks that are the group's, in its order, if they are on several machines."""
     if "DDPRUN_BOARD_FD" not in os.environ or int(os.environ["GROUP_WORLD_SIZE"]) == 1:
         return None
-    store.set(f"ddp/{rank}", f"{os.environ['RANK']} {os.environ['GROUP_RANK']}")
+    mine = os.environ["RANK"], os.environ["GROUP_RANK"], _lib.VERSION
+    store.set(f"ddp/{rank}", " ".join(mine))
     keys = [f"ddp/{r}" for r in range(size)]
     store.wait(keys, timeout)
-    places = [tuple(map(int, store.get(key).split())) for key in keys]
-    return [r for r, _ in places] if len({node for _, node in places}) > 1 else None
+    places = [store.get(key).decode().split() for key in keys]
+    for r, (_, _, version) in enumerate(places):
+        _check_version(r, version)
+    nodes = {node for _, node, _ in places}
+    return [int(r) for r, _, _ in places] if len(nodes) > 1 else None
 
 
 def meet(store, rank, size, timeout):
     """The job of a group on one machine."""
     if rank == 0:
         job, address = _lib.host_job(size)
-        store.set("ddp", address)
+        store.set("ddp", f"{_lib.VERSION} {address.decode()}")
         return job
     store.wait(["ddp"], timeout)
-    return _lib.join_job(store.get("ddp"), rank)
+    version, address = store.get("ddp").decode().split()
+    _check_version(0, version)
+    return _lib.join_job(address.encode(), rank)
 
 
 def agree(store, rank, timeout):

@@ -16,6 +16,12 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+
+if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 4):
+    raise ImportError(f"ddprun.torch needs PyTorch 2.4 or newer, and this is {torch.__version__}")
+if not dist.is_available():
+    raise ImportError("this PyTorch was built without torch.distributed: ddprun.torch needs it")
+
 from torch._C import _distributed_c10d as c10d
 from torch.distributed import ReduceOp
 
@@ -59,12 +65,19 @@ def _done():
     return c10d._create_work_from_future(future)
 
 
+def _not_for(device):
+    return (
+        f"the backend ddp is for CPU tensors, not for {device}: combine it with another one, as in "
+        'init_process_group("cpu:ddp,cuda:nccl")'
+    )
+
+
 def _dense(tensors):
     for tensor in tensors:
-        if tensor.device.type != "cpu" or tensor.layout != torch.strided:
-            raise ValueError(
-                f"the backend ddp takes dense CPU tensors, not {tensor.layout} on {tensor.device}"
-            )
+        if tensor.device.type != "cpu":
+            raise ValueError(_not_for(tensor.device))
+        if tensor.layout != torch.strided:
+            raise ValueError(f"the backend ddp takes dense tensors, not {tensor.layout}")
     return tensors
 
 
@@ -155,7 +168,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _get_backend(self, device):
         if torch.device(device).type != "cpu":
-            raise RuntimeError(f"the backend ddp is for CPU tensors, not for {device}")
+            raise RuntimeError(_not_for(device))
         return self
 
     def set_timeout(self, timeout):

@@ -24,6 +24,16 @@ def missing(name): raise OSError(f"{name}: cannot open")
 ctypes.CDLL = missing
 import ddprun._lib'
 
+# refuses_torch VERSION AVAILABLE MESSAGE: a PyTorch that is none of ours.
+refuses_torch() {
+    mkdir -p "$work/torch$1/torch/distributed"
+    echo "__version__ = '$1'" >"$work/torch$1/torch/__init__.py"
+    echo "def is_available(): return $2" >"$work/torch$1/torch/distributed/__init__.py"
+    expect "PyTorch $1, distributed: $2" 1 "ImportError: $3" env PYTHONPATH="$work/torch$1:$PYTHONPATH" "$python" -c 'import ddprun.torch'
+}
+refuses_torch 2.3.1+cpu True 'ddprun.torch needs PyTorch 2.4 or newer, and this is 2.3.1'
+refuses_torch 2.10.0 False 'this PyTorch was built without torch.distributed'
+
 if ! "$python" -c '
 import importlib.metadata as m
 import sys
@@ -32,7 +42,7 @@ sys.exit(tuple(map(int, m.version("torch").split(".")[:2])) < (2, 4))' 2>/dev/nu
     finish
 fi
 expect "torch.distributed, 3 ranks" 0 'rank 2: reductions .*: ok' "$ddprun" -n 3 "$python" "$here_python/torch_ranks.py" \
-    reductions copies messages asynchronous order replicas late
+    reductions copies messages asynchronous order replicas refuses late
 # Without ddprun the ranks watch each other.
 for rank in 0 1 2; do
     RANK=$rank WORLD_SIZE=3 timeout $((60 * patience)) "$python" "$here_python/torch_ranks.py" "file://$work/store" dies \

@@ -11,6 +11,7 @@ from datetime import timedelta
 import ddprun.torch
 import torch
 import torch.distributed as dist
+from ddprun import _lib, _machines
 from torch.distributed import ReduceOp
 
 DTYPES = [
@@ -279,6 +280,22 @@ def groups(rank, size):
             assert dist.recv(got, group=group, tag=3) == first
             same(got, value(1, torch.float64), "message in a group")
         dist.destroy_process_group(group)
+
+
+def refuses(rank, size):
+    def says(kind, words, call, *arguments):
+        try:
+            call(*arguments)
+        except kind as error:
+            assert words in str(error), error
+        else:
+            raise AssertionError(f"no {kind.__name__}: {words}")
+
+    says(ValueError, '"cpu:ddp,cuda:nccl"', dist.all_reduce, torch.ones(3, device="meta"))
+    store = dist.HashStore()
+    store.set("ddp", f"0.1 {os.getpid()}/1/2/3")
+    words = f"rank 0 has ddprun 0.1, this one {_lib.VERSION}"
+    says(RuntimeError, words, _machines.meet, store, 1, 2, timedelta(seconds=1))
 
 
 def dies(rank, size):

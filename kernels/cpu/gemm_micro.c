@@ -38,21 +38,25 @@ DDP_TARGET_AVX512 DDP_INLINE __m512 wide_join16(const void *p0, const void *p1, 
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
 
-#define VECTOR                __m512
-#define LANES                 16
-#define ROWS                  14
-#define VECTORS               2
-#define SPLAT(value)          _mm512_set1_ps(value)
-#define LOW(a, b)             _mm512_unpacklo_ps(a, b)
-#define HIGH(a, b)            _mm512_unpackhi_ps(a, b)
-#define DOUBLES(a)            _mm512_castps_pd(a)
-#define LOW2(a, b)            _mm512_castpd_ps(_mm512_unpacklo_pd(DOUBLES(a), DOUBLES(b)))
-#define HIGH2(a, b)           _mm512_castpd_ps(_mm512_unpackhi_pd(DOUBLES(a), DOUBLES(b)))
-#define JOIN(at)              join16(at(0), at(1), at(2), at(3))
-#define WIDE_JOIN(at)         wide_join16(at(0), at(1), at(2), at(3))
-#define WIDTHS(f)             FOURTEEN(f, 1) FOURTEEN(f, 2)
-#define NAME(x)               avx512_##x
-#define MULTIPLY_ADD(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define VECTOR                      __m512
+#define LANES                       16
+#define ROWS                        14
+#define VECTORS                     2
+#define WIDE                        8
+#define FEW                         4
+#define SPLAT(value)                _mm512_set1_ps(value)
+#define LOW(a, b)                   _mm512_unpacklo_ps(a, b)
+#define HIGH(a, b)                  _mm512_unpackhi_ps(a, b)
+#define DOUBLES(a)                  _mm512_castps_pd(a)
+#define LOW2(a, b)                  _mm512_castpd_ps(_mm512_unpacklo_pd(DOUBLES(a), DOUBLES(b)))
+#define HIGH2(a, b)                 _mm512_castpd_ps(_mm512_unpackhi_pd(DOUBLES(a), DOUBLES(b)))
+#define JOIN(at)                    join16(at(0), at(1), at(2), at(3))
+#define WIDE_JOIN(at)               wide_join16(at(0), at(1), at(2), at(3))
+#define WIDTHS(f)                   FOURTEEN(f, 1) FOURTEEN(f, 2) EIGHT(f, 3)
+#define LOAD_SOME(from, mask)       _mm512_maskz_loadu_ps((__mmask16)(mask), from)
+#define STORE_SOME(to, mask, value) _mm512_mask_storeu_ps(to, (__mmask16)(mask), value)
+#define NAME(x)                     avx512_##x
+#define MULTIPLY_ADD(a, b, c)       _mm512_fmadd_ps(a, b, c)
 #include "kernels/cpu/gemm_block.inc"
 #include "kernels/cpu/gemm_pack.inc"
 #undef TARGET
@@ -70,13 +74,19 @@ DDP_TARGET_AVX512 DDP_INLINE __m512 wide_join16(const void *p0, const void *p1, 
 static const struct ddp_gemm_set pairs_set = {.lanes = LANES,
                                               .rows = ROWS,
                                               .vectors = VECTORS,
+                                              .masks = true,
+                                              .wide = WIDE,
                                               .kernels = pairs_kernels,
                                               .pack = avx512_pack};
 #undef VECTOR
 #undef LANES
 #undef ROWS
 #undef VECTORS
+#undef WIDE
+#undef FEW
 #undef SPLAT
+#undef LOAD_SOME
+#undef STORE_SOME
 #undef LOW
 #undef HIGH
 #undef DOUBLES
@@ -101,6 +111,7 @@ DDP_TARGET_AVX2 DDP_INLINE __m256 wide_join8(const void *p0, const void *p1)
 #define LANES                 8
 #define ROWS                  6
 #define VECTORS               2
+#define FEW                   16
 #define SPLAT(value)          _mm256_set1_ps(value)
 #define LOW(a, b)             _mm256_unpacklo_ps(a, b)
 #define HIGH(a, b)            _mm256_unpackhi_ps(a, b)
@@ -138,6 +149,7 @@ DDP_INLINE float32x4_t wide_join4(const void *p0)
 #define LANES                 4
 #define ROWS                  8
 #define VECTORS               3
+#define FEW                   4
 #define SPLAT(value)          vdupq_n_f32(value)
 #define LOW(a, b)             vzip1q_f32(a, b)
 #define HIGH(a, b)            vzip2q_f32(a, b)

@@ -38,6 +38,7 @@ struct ddp_gemm_micro {
     float *c;       /* [row][ldc] */
     float *copy;    /* B is packed to here on the way */
     int64_t a_step, b_step, ldc;
+    int64_t columns; /* that C has; fewer than the kernel's only where the set has masks */
     bool add;
 };
 typedef void ddp_gemm_kernel(const struct ddp_gemm_micro *micro);
@@ -50,9 +51,14 @@ enum ddp_gemm_kind {
     DDP_GEMM_KINDS
 };
 
-/* A row of C: sums[j], a chain over all depths of x[l] times column j. */
+/* Rows of C, a multiple of DDP_GEMM_FEW or a single one: sums[row * columns.lines + j], a chain
+ * over all depths of x[row * columns.depths + l] times column j. Several ask for columns that lie
+ * side by side. */
+#define DDP_GEMM_FEW  4
+#define DDP_GEMM_ROWS 16
 struct ddp_gemm_row {
     const float *x;
+    int64_t rows;
     struct ddp_gemm_lines columns; /* of form F32 or WIDENED */
     float *sums;
 };
@@ -61,11 +67,14 @@ struct ddp_gemm_set {
     int lanes;   /* of a vector */
     int rows;    /* of the largest micro-kernel */
     int vectors; /* across it */
+    bool masks;  /* the last vector of C may be cut */
+    int wide;    /* rows up to which there are micro-kernels of a vector more; or 0 */
     /* By kind, rows - 1 and vectors - 1. */
     ddp_gemm_kernel *const (*kernels)[DDP_GEMM_ROWS_MOST][DDP_GEMM_VECTORS_MOST];
     /* to[depth * width + line]; between `lines` and `width`, a multiple of `lanes`, anything. */
     void (*pack)(float *to, int64_t width, const struct ddp_gemm_lines *lines);
-    void (*row)(const struct ddp_gemm_row *row);
+    void (*row)(const struct ddp_gemm_row *row); /* of DDP_GEMM_ROWS at most */
+    int few; /* rows up to which that is fastest where memory bounds a product */
 };
 
 /* NULL: there are no micro-kernels for it. */

@@ -19,13 +19,17 @@
 
 #define PANEL            (768 * DDP_GEMM_PART) /* elements of B packed at once: 1.1 MiB */
 #define SMALL_PANEL      16384                 /* of them, on the stack */
-#define IN_PLACE_ROWS    42                    /* rows of C for which B is not packed */
+#define IN_PLACE_PANELS  3                     /* of rows of C for which B is not packed */
 #define IN_PLACE_COLUMNS 4                     /* strips of C for which A is not packed */
 #define PACK_DEPTHS      8                     /* packed at a time where lines lie side by side */
 #define ROW_PANELS       4                     /* of A, packed at once where they do */
 #define COPIED_ROWS      256                   /* rows of C, or elements of B, up to which */
 #define COPIED_ELEMENTS  524288                /* the first rows pack B on their way */
 #define ROW_COLUMNS      1024                  /* of a single row, at a time */
+#define ROW_SUMS         4096                  /* of several: these stay in the first cache */
+#define FEW_ELEMENTS     524288                /* of B, from which on memory bounds few rows */
+#define WHOLE_ROWS       64                    /* of A, up to which they are packed but once */
+#define WIDE_PANELS      2                     /* of rows, for wide micro-kernels */
 #define UNPACKED_STRIP   48                    /* columns of any strip */
 #define UNPACKED_COLUMNS 768                   /* whole strips that are unpacked at once */
 
@@ -34,12 +38,12 @@ struct multiply {
     const struct ddp_gemm_set *set;
     enum ddp_gemm_form a_form, b_form;
     bool flush;                    /* denormals are zeros */
-    int64_t strip;                 /* columns of the largest micro-kernel */
+    int64_t strip, most_rows;      /* columns and rows of the largest micro-kernel that is used */
     int64_t row, rows;             /* of C */
     int64_t depth, depths, packed; /* the part of K, and how many packed depths it becomes */
     int64_t column, columns;       /* the panel */
     float *panel, *left;           /* packed B and A */
-    bool a_in_place, b_in_place, b_copied, add, last;
+    bool a_whole, a_in_place, b_in_place, b_copied, add, last;
 };
 
 static int64_t at_most(int64_t value, int64_t limit)
@@ -125,14 +129,14 @@ static void end_flushing(const struct multiply *run, unsigned before)
 }
 
 /* A block of C at the edge, where the micro-kernel is wider than what is left, goes through a
- * buffer. */
-static void run_kernel(ddp_gemm_kernel *kernel, struct ddp_gemm_micro *micro, int64_t rows,
-                       int64_t columns, int64_t width)
+ * buffer if there are no masks. */
+static void run_kernel(const struct ddp_gemm_set *set, ddp_gemm_kernel *kernel,
+                       struct ddp_gemm_micro *micro, int64_t rows, int64_t width)
 {
     _Alignas(DDP_CACHE_LINE) float edge[DDP_GEMM_ROWS_MOST * 32];
     float *c = micro->c;
-    const int64_t ldc = micro->ldc;
-    if (columns == width) {
+    const int64_t ldc = micro->ldc, columns = micro->columns;
+    if (columns == width || set->masks) {
         kernel(micro);
         return;
     }
@@ -158,9 +162,9 @@ static bool strip_in_place(const struct multiply *run, int64_t columns)
 static void fetch_share(const struct ddp_gemm_lines *lines, int64_t at, int64_t parts)
 {
     const int64_t size = lines->form == DDP_GEMM_F32 ? 4 : 2, bytes = lines->depths * size;
-    const int64_t begin = bytes * at / parts, end = bytes * (at + 1) / parts;
-    for (int64_t line = 0; line < lines->lines; line++)
-        for (int64_t byte = begin; byte < end; byte += DDP_CACHE_LINE)
+    const int64_t end = lines->lines * (at + 1) / parts;
+    for (int64_t line = lines->lines * at / parts; line < end; line++)
+        for (int64_t byte = 0; byte < bytes; byte += DDP_CACHE_LINE)
             __builtin_prefetch((const char *)lines->from + line * lines->step * size + byte);
 }
 
@@ -187,7 +191,6 @@ static void run_rows(const struct multiply *run, const float *packed, int64_t ro
     for (int64_t j = 0; j < run->columns; j += run->strip) {
         const int64_t here = at_most(run->columns - j, run->strip);
         const int64_t width = round_up(here, set->lanes);
-        const struct ddp_gemm_lines right = columns_of_b(run, run->column + j, here);
         enum ddp_gemm_kind use = kind;
         micro.b = run->panel + j * run->packed;
         micro.b_step = width;
@@ -195,13 +198,14 @@ static void run_rows(const struct multiply *run, const float *packed, int64_t ro
             if (!run->b_in_place)
                 use = DDP_GEMM_B_COPIED;
             micro.copy = run->panel + j * run->packed;
-            micro.b = right.from;
+            micro.b = columns_of_b(run, run->column + j, here).from;
             micro.b_step = g->ldb;
         }
         micro.c = g->c + row * g->ldc + run->column + j;
-        if (!g->transpose_a)
+        if (!g->transpose_a && strips > 1)
             fetch_share(&behind, j / run->strip, strips);
-        run_kernel(set->kernels[use][rows - 1][width / set->lanes - 1], &micro, rows, here, width);
+        micro.columns = here;
+        run_kernel(set, set->kernels[use][rows - 1][width / set->lanes - 1], &micro, rows, width);
     }
     end_flushing(run, flushing);
     if (run->last && g->epilogue)
@@ -301,14 +305,21 @@ static void pack_blocks(const struct multiply *run)
         }
 }
 
-static void run_panel(struct multiply *run)
+/* How many panels the rows of A are cut into. */
+static int64_t row_panels(const struct multiply *run)
 {
     const struct ddp_gemm *g = run->gemm;
-    const bool sets = !g->transpose_a && g->lda % 512 == 0; /* rows that share a set of the cache */
-    const int64_t most = run->a_in_place && sets ? at_most(run->set->rows, 7) : run->set->rows;
-    const int64_t panels = (run->rows + most - 1) / most;
+    const bool sets = !g->transpose_a && g->lda % 1024 == 0; /* of the cache, shared by rows */
+    const int64_t most = run->a_in_place && sets ? at_most(run->most_rows, 7) : run->most_rows;
+    return (run->rows + most - 1) / most;
+}
+
+static void run_panel(const struct multiply *run)
+{
+    const struct ddp_gemm *g = run->gemm;
+    const int64_t panels = row_panels(run);
     const bool copies = run->b_copied && (!run->a_in_place || g->transpose_a);
-    const int64_t group = g->transpose_a ? ROW_PANELS : 1;
+    const int64_t group = run->a_whole ? panels : g->transpose_a ? ROW_PANELS : 1;
     const int64_t left = round_up(run->set->rows, run->set->lanes) * run->packed;
     if (g->b_block)
         pack_blocks(run);
@@ -317,7 +328,7 @@ static void run_panel(struct multiply *run)
     int64_t row = run->row;
     for (int64_t panel = 0; panel < panels; panel++) {
         const int64_t rows = run->rows / panels + (panel < run->rows % panels);
-        if (!run->a_in_place && panel % group == 0)
+        if (!run->a_in_place && !run->a_whole && panel % group == 0)
             pack_rows(run, row, panel, panels, at_most(panels - panel, group));
         run_rows(run, run->left + panel % group * left, row, rows, panel == 0 && copies);
         row += rows;
@@ -337,7 +348,28 @@ static void choose(struct multiply *run, enum ddp_isa isa)
         run->a_form = run->b_form = pairs ? DDP_GEMM_PAIRS : DDP_GEMM_SWAPPED;
         run->flush = true;
     }
-    run->strip = run->set->lanes * run->set->vectors;
+    const int64_t high = run->set->rows, wide = run->set->wide;
+    const bool is_wide = wide > 0 && run->rows <= WIDE_PANELS * wide &&
+                         (run->rows + wide - 1) / wide == (run->rows + high - 1) / high;
+    run->strip = run->set->lanes * (run->set->vectors + is_wide);
+    run->most_rows = is_wide ? wide : high;
+}
+
+/* Few rows of A are packed whole for each part of K, and panels of B are narrow: each is used while
+ * it is in the first caches. */
+static void run_whole_rows(struct multiply *run, const struct ddp_gemm_tile *tile, int64_t most)
+{
+    for (int64_t depth = 0; depth < run->gemm->k; depth += run->depths) {
+        begin_part(run, depth);
+        const int64_t panels = row_panels(run);
+        if (!run->a_in_place)
+            pack_rows(run, run->row, 0, panels, panels);
+        for (int64_t j = 0; j < tile->columns; j += run->columns) {
+            run->column = tile->column + j;
+            run->columns = at_most(tile->columns - j, most);
+            run_panel(run);
+        }
+    }
 }
 
 static void run_tile(struct multiply *run, const struct ddp_gemm_tile *tile, int64_t most)
@@ -352,9 +384,9 @@ static void run_tile(struct multiply *run, const struct ddp_gemm_tile *tile, int
     }
 }
 
-/* --- one row ---------------------------------------------------------------------------------- */
+/* --- few rows --------------------------------------------------------------------------------- */
 
-/* C of one row, or, with `swapped` operands, of one column. */
+/* C of few rows, or, with `swapped` operands, of one column. */
 struct vector {
     const struct ddp_gemm *gemm;
     const struct ddp_gemm_set *set;
@@ -362,22 +394,24 @@ struct vector {
     const float *x;
     bool along;
     enum ddp_gemm_form form;
-    int64_t x_step, b_step, n, c_step;
+    int64_t rows, x_row, x_step, b_step, n, c_row, c_step;
     float *c;
 };
 
 /* Columns [first, first + columns). */
 static void run_vector(const struct vector *v, int64_t first, int64_t columns)
 {
-    float x[2 * DDP_GEMM_PART], sums[ROW_COLUMNS];
-    const int64_t k = v->gemm->k;
+    float x[DDP_GEMM_ROWS * DDP_GEMM_PART], sums[ROW_SUMS];
+    const int64_t k = v->gemm->k, whole = v->rows > 1 ? round_up(v->rows, DDP_GEMM_FEW) : 1;
     for (int64_t depth = 0, depths; depth < k; depth += depths) {
         depths = ddp_gemm_part(k - depth);
-        for (int64_t l = 0; l < depths; l++)
-            x[l] = v->x[(depth + l) * v->x_step];
+        for (int64_t i = 0; i < whole; i++)
+            for (int64_t l = 0; l < depths; l++)
+                x[i * depths + l] = i < v->rows ? v->x[i * v->x_row + (depth + l) * v->x_step] : 0;
         const int64_t at = v->along ? depth * v->b_step + first : first * v->b_step + depth;
         const struct ddp_gemm_row row = {
             .x = x,
+            .rows = whole,
             .columns = {.from = element_of(v->b, v->form != DDP_GEMM_F32, at),
                         .step = v->b_step,
                         .along = v->along,
@@ -389,18 +423,20 @@ static void run_vector(const struct vector *v, int64_t first, int64_t columns)
         };
         v->set->row(&row);
         const bool add = depth > 0 || v->gemm->beta != 0;
-        for (int64_t j = 0; j < columns; j++) {
-            float *c = v->c + (first + j) * v->c_step;
-            *c = add ? *c + sums[j] : sums[j];
-        }
+        for (int64_t i = 0; i < v->rows; i++)
+            for (int64_t j = 0; j < columns; j++) {
+                float *c = v->c + i * v->c_row + (first + j) * v->c_step;
+                *c = add ? *c + sums[i * columns + j] : sums[i * columns + j];
+            }
     }
 }
 
 static void run_row(const struct ddp_gemm *g, const struct ddp_gemm_tile *tile,
                     const struct ddp_gemm_set *set)
 {
-    struct vector v = {.gemm = g, .set = set, .c = g->c};
+    struct vector v = {.gemm = g, .set = set, .c = g->c, .rows = 1};
     const bool column = g->n == 1 && !g->b_bf16 && g->m != 1;
+    int64_t some = ROW_COLUMNS;
     if (column) {
         v.x = g->b;
         v.x_step = g->transpose_b ? 1 : g->ldb;
@@ -410,21 +446,35 @@ static void run_row(const struct ddp_gemm *g, const struct ddp_gemm_tile *tile,
         v.n = g->m;
         v.c_step = g->ldc;
     } else {
-        v.x = g->a;
+        v.rows = tile->rows;
+        v.x_row = g->transpose_a ? 1 : g->lda;
         v.x_step = g->transpose_a ? g->lda : 1;
+        v.x = (const float *)g->a + tile->row * v.x_row;
         v.b = g->b;
         v.b_step = g->ldb;
         v.along = !g->transpose_b;
         v.n = g->n;
+        v.c_row = g->ldc;
         v.c_step = 1;
+        v.c = g->c + tile->row * g->ldc;
         v.form = g->b_bf16 ? DDP_GEMM_WIDENED : DDP_GEMM_F32;
+        some = at_most(some, ROW_SUMS / round_up(v.rows, DDP_GEMM_FEW) / 64 * 64);
     }
     const int64_t begin = column ? tile->row : tile->column;
     const int64_t end = begin + (column ? tile->rows : tile->columns);
-    for (int64_t first = begin; first < end; first += ROW_COLUMNS)
-        run_vector(&v, first, at_most(end - first, ROW_COLUMNS));
+    for (int64_t first = begin; first < end; first += some)
+        run_vector(&v, first, at_most(end - first, some));
     if (g->epilogue)
         g->epilogue(g->epilogue_arg, tile->row, tile->rows, tile->column, tile->columns);
+}
+
+/* Whether memory bounds the product. */
+static bool is_row(const struct ddp_gemm *g, const struct ddp_gemm_set *set)
+{
+    if (g->bf16 || g->b_block)
+        return false;
+    return g->m == 1 || (g->n == 1 && !g->b_bf16) ||
+           (g->m <= set->few && !g->transpose_b && g->k >= FEW_ELEMENTS / g->n);
 }
 
 bool ddp_gemm_tile_run(const struct ddp_gemm *gemm, const struct ddp_gemm_tile *tile,
@@ -432,28 +482,37 @@ bool ddp_gemm_tile_run(const struct ddp_gemm *gemm, const struct ddp_gemm_tile *
 {
     struct multiply run = {.gemm = gemm, .row = tile->row, .rows = tile->rows};
     choose(&run, isa);
-    if (!gemm->bf16 && !gemm->b_block && (gemm->m == 1 || (gemm->n == 1 && !gemm->b_bf16))) {
+    if (is_row(gemm, run.set)) {
         run_row(gemm, tile, run.set);
         return true;
     }
     _Alignas(DDP_CACHE_LINE) float left[ROW_PANELS * 16 * 2 * DDP_GEMM_PART], small[SMALL_PANEL];
     begin_part(&run, 0); /* no part has more depths */
-    const int64_t most =
-        at_most(round_up(tile->columns, run.strip), PANEL / run.packed / run.strip * run.strip);
-    run.left = left;
-    run.panel = small;
     run.a_in_place = run.a_form == DDP_GEMM_F32 && tile->columns <= IN_PLACE_COLUMNS * run.strip;
     run.b_copied = tile->rows <= COPIED_ROWS || gemm->k <= COPIED_ELEMENTS / gemm->n;
-    run.b_in_place = tile->rows <= IN_PLACE_ROWS;
-    if (most * run.packed <= SMALL_PANEL) {
-        run_tile(&run, tile, most);
+    run.b_in_place = tile->rows <= IN_PLACE_PANELS * run.most_rows;
+    run.a_whole = gemm->transpose_b && tile->rows <= WHOLE_ROWS;
+    const int64_t wide = run.a_whole ? run.strip : PANEL / run.packed / run.strip * run.strip;
+    const int64_t most = at_most(round_up(tile->columns, run.strip), wide);
+    const int64_t rows = run.a_whole && !run.a_in_place
+                             ? row_panels(&run) * round_up(run.set->rows, run.set->lanes)
+                             : 0;
+    void (*const multiply)(struct multiply *, const struct ddp_gemm_tile *, int64_t) =
+        run.a_whole ? run_whole_rows : run_tile;
+    run.left = left;
+    run.panel = small;
+    if ((most + rows) * run.packed <= SMALL_PANEL) {
+        run.left = small + most * run.packed;
+        multiply(&run, tile, most);
         return true;
     }
-    const size_t bytes = (size_t)(most * run.packed) * sizeof(float);
+    const size_t bytes = (size_t)((most + rows) * run.packed) * sizeof(float);
     run.panel = aligned_alloc(DDP_CACHE_LINE, ddp_align_up(bytes, DDP_CACHE_LINE));
     if (!run.panel)
         return false;
-    run_tile(&run, tile, most);
+    if (rows > 0)
+        run.left = run.panel + most * run.packed;
+    multiply(&run, tile, most);
     free(run.panel);
     return true;
 }

@@ -74,7 +74,7 @@ struct ddp_kernels {
     DDP_KERNELS(DDP_KERNEL_MEMBER)
     /* a + b and the norm of its rows in one pass; NULL: none, add and layer_norm_forward do it */
     DDP_KERNEL_MEMBER(add_layer_norm_forward)
-    /* losses of preferences: which labels they take, and the losses; NULL: there are none */
+    /* losses of preferences: which labels they take, and the losses */
     enum ddp_status (*preference_targets)(const struct ddp_preference *args, void *stream);
     DDP_KERNEL_MEMBER(preference)
     /* the ordered reduction on device memory; NULL where the host reaches it, with ddp_reduce() */

@@ -22,4 +22,5 @@ const struct ddp_kernels ddp_kernels_cuda = {.name = "cuda",
                                              .bf16_activations = true,
                                              .pads_classes = true,
                                              DDP_KERNELS(ENTRY) ENTRY(add_layer_norm_forward)
-                                                 ENTRY(reduce)};
+                                                 ENTRY(preference_targets) ENTRY(preference)
+                                                     ENTRY(reduce)};

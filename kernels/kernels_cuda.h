@@ -17,6 +17,8 @@ extern "C" {
 
 DDP_KERNELS(DDP_CUDA_KERNEL)
 DDP_CUDA_KERNEL(add_layer_norm_forward)
+DDP_CUDA_KERNEL(preference)
+enum ddp_status ddp_cuda_preference_targets(const struct ddp_preference *args, void *stream);
 DDP_CUDA_KERNEL(reduce)
 DDP_CUDA_KERNEL(from_bf16) /* kernels/bf16.h */
 DDP_CUDA_KERNEL(round_f16) /* likewise */

@@ -29,8 +29,14 @@ struct ddp_objective {
     double desirable, undesirable; /* KTO: weights of good and bad answers */
 };
 
+#ifdef __CUDACC__
+#define DDP_PREFERENCE_DEVICE __host__ __device__
+#else
+#define DDP_PREFERENCE_DEVICE
+#endif
+
 /* Whether it compares with a reference. */
-static inline bool ddp_objective_refers(const struct ddp_objective *objective)
+DDP_PREFERENCE_DEVICE static inline bool ddp_objective_refers(const struct ddp_objective *objective)
 {
     return objective->kind == DDP_OBJECTIVE_DPO || objective->kind == DDP_OBJECTIVE_IPO ||
            objective->kind == DDP_OBJECTIVE_KTO;

@@ -256,7 +256,8 @@ static __global__ void __launch_bounds__(BLOCK, 1024 / BLOCK)
         pass.losses[number - pass.begin] = log((double)sum) - ((double)own - (double)max);
     if (!row.d)
         return;
-    const float mean = (args.dloss ? *args.dloss : 1.0f) / (float)divisor_of(pass);
+    const float weight = args.row_weights ? args.row_weights[number] : 1.0f;
+    const float mean = weight * ((args.dloss ? *args.dloss : 1.0f) / (float)divisor_of(pass));
     put_gradient<T, TEAM>(row, lane, max, mean / sum);
     clear_rest<T, TEAM>(row, lane);
     ddp_warps_barrier<WARPS>();
@@ -270,8 +271,12 @@ static __global__ void __launch_bounds__(ADDERS) add_losses(struct cross_entropy
     __shared__ double partial[DDP_WARPS_MAX];
     double sum = 0;
 #pragma unroll 8
-    for (int64_t i = threadIdx.x; i < pass.end - pass.begin; i += ADDERS)
-        sum += pass.losses[i];
+    for (int64_t i = threadIdx.x; i < pass.end - pass.begin; i += ADDERS) {
+        const double loss = pass.losses[i];
+        sum += loss;
+        if (pass.args.row_losses)
+            pass.args.row_losses[pass.begin + i] = (float)loss;
+    }
     sum = ddp_warps_reduce<ADDERS / DDP_WARP, DDP_SUM>(sum, partial);
     if (threadIdx.x > 0)
         return;

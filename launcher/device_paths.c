@@ -195,18 +195,41 @@ bool device_paths_order(const struct device_paths *paths, int ranks, int order[D
     return true;
 }
 
-bool devices_sort(struct devices *devices, int ranks)
+static bool are_islands(const struct device_paths *paths, int ranks, int size)
+{
+    for (int i = 0; i < ranks; i++)
+        for (int j = 0; j < i; j++)
+            if ((paths->far[i][j] <= NVML_LINKS) != (i / size == j / size))
+                return false;
+    return true;
+}
+
+/* Of the first `ranks` devices. */
+static int find_island(const struct devices *devices, int ranks)
+{
+    struct device_paths paths;
+    int size = ranks / 2;
+    device_paths_find(&paths, devices);
+    while (size > 1 && (ranks > paths.count || ranks % size || !are_islands(&paths, ranks, size)))
+        size--;
+    return size > 1 ? size : 0;
+}
+
+bool devices_sort(struct devices *devices, int ranks, int *island)
 {
     struct device_paths paths;
     struct device was[DEVICE_PATHS_MAX];
     int order[DEVICE_PATHS_MAX];
     devices_identify(devices);
     device_paths_find(&paths, devices);
-    if (!device_paths_order(&paths, ranks, order))
+    if (!device_paths_order(&paths, ranks, order)) {
+        *island = find_island(devices, ranks);
         return false;
+    }
     memcpy(was, devices->list, (size_t)devices->count * sizeof *was);
     for (int i = 0; i < devices->count; i++)
         devices->list[i] = was[order[i]];
+    *island = find_island(devices, ranks);
     return true;
 }
 
@@ -227,17 +250,20 @@ void device_paths_show(int ranks, FILE *out)
 {
     struct devices devices;
     struct device_paths paths;
-    char text[8], shown[DDP_TEXT_SHOWN];
+    char text[8], shown[DDP_TEXT_SHOWN], islands[32] = "";
+    int island = 0;
     const bool listed = getenv("CUDA_VISIBLE_DEVICES");
     if (devices_find(&devices) != DDP_OK)
         return;
     devices_identify(&devices);
     if (!listed)
-        devices_sort(&devices, ranks > 0 ? ranks : devices.count);
+        devices_sort(&devices, ranks > 0 ? ranks : devices.count, &island);
     device_paths_find(&paths, &devices);
+    if (island > 0)
+        snprintf(islands, sizeof islands, ", islands of %d", island);
     if (paths.count > 0)
-        fprintf(out, "GPUs: %d, in the order of ranks%s, and what joins them:\n", paths.count,
-                listed ? " (CUDA_VISIBLE_DEVICES)" : "");
+        fprintf(out, "GPUs: %d, in the order of ranks%s%s, and what joins them:\n", paths.count,
+                listed ? " (CUDA_VISIBLE_DEVICES)" : "", islands);
     for (int i = 0; i < paths.count; i++) {
         fprintf(out, "  %-6s", ddp_text_show(shown, devices.list[i].token));
         for (int j = 0; j < paths.count; j++) {

@@ -24,8 +24,9 @@ void device_paths_find(struct device_paths *paths, const struct devices *devices
  * index. False: the order that they have is as good. */
 bool device_paths_order(const struct device_paths *paths, int ranks, int order[DEVICE_PATHS_MAX]);
 
-/* Identifies the devices and puts them in that order. True: it is another one than they had. */
-bool devices_sort(struct devices *devices, int ranks);
+/* Identifies the devices and puts them in that order. True: it is another one than they had.
+ *   island [out]  as many ranks on end are joined by NVLink, with each other and nobody else; 0 */
+bool devices_sort(struct devices *devices, int ranks, int *island);
 
 /* Prints the visible GPUs as a matrix in the words of nvidia-smi topo -m, in the order in which as
  * many ranks (0: one for each) use them; nothing where nothing is known. */

@@ -135,6 +135,8 @@ static void add_devices(struct environment *added, const struct launch_plan *pla
     size_t used = 0;
     if (plan->oversubscribed)
         add_sharing(added, plan, rank);
+    if (plan->island > 0)
+        add(added, DDP_ISLAND_VARIABLE, "%d", plan->island);
     if (plan->own_device) {
         add(added, "CUDA_VISIBLE_DEVICES", "%s",
             environment_device_name(plan, environment_device(plan, rank)));

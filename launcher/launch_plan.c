@@ -254,7 +254,7 @@ static enum ddp_status order_devices(struct launch_plan *plan)
         return DDP_OK;
     const enum ddp_status status = find_devices(plan);
     if (status == DDP_OK && plan->devices.count > 1)
-        plan->own_list = devices_sort(&plan->devices, plan->nproc);
+        plan->own_list = devices_sort(&plan->devices, plan->nproc, &plan->island);
     return status;
 }
 

@@ -28,6 +28,7 @@ struct launch_plan {
     bool own_device;        /* each worker sees only its own device */
     bool oversubscribed;    /* there are more workers than devices, assigned in turn */
     bool own_list;          /* workers are told of them: some are lost, or others come first */
+    int island;             /* ranks on end that only NVLink joins; 0: none */
     struct bindings bindings;
 
     /* Its part in a job on several machines. Before they have met: as if each had `nproc`. */

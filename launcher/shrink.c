@@ -33,6 +33,7 @@ static int drop_lost(struct launch_plan *plan, char *names, size_t size)
                                      device->token, named ? "" : " (", named ? "" : device->uuid,
                                      named ? "" : ")");
         devices_drop(&plan->devices, lost);
+        plan->island = 0;
         count++;
     }
     plan->own_list = plan->own_list || count > 0;

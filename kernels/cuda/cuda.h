@@ -58,6 +58,7 @@ enum ddp_cuda_fault_code {
     DDP_CUDA_FAULT_NONE = 0,
     DDP_CUDA_FAULT_LABEL,   /* row, value, limit: a label that is not a class */
     DDP_CUDA_FAULT_TOKEN,   /* row, column, value, limit: a token that is not in the vocabulary */
+    DDP_CUDA_FAULT_PAIRS,   /* row: is none of pairs of answers */
     DDP_CUDA_FAULT_PRODUCT, /* row, value: an element and a path of the self-test */
 };
 

@@ -297,6 +297,9 @@ static enum ddp_status take_fault(struct ddp_cuda_device *gpu)
                         "embedding: token %d in row %lld, place %lld, but the vocabulary has %d",
                         (int)fault.value, (long long)fault.row, (long long)fault.column,
                         (int)fault.limit);
+    if (fault.code == DDP_CUDA_FAULT_PAIRS)
+        return ddp_fail(DDP_ERR_INVALID, "preference: sample %lld is no row of pairs of answers",
+                        (long long)fault.row);
     return ddp_fail(DDP_ERR_INVALID,
                     "softmax cross-entropy: label %d in row %lld, but there are %d classes",
                     (int)fault.value, (long long)fault.row, (int)fault.limit);

@@ -9,6 +9,8 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/parse.h"
+#include "job/board.h"
 #include "kernels/reduce.h"
 
 #include <stdlib.h>
@@ -52,6 +54,25 @@ static enum ddp_status join(struct nccl *nccl)
     config.blocking = 0;
     return nccl_taken(
         nccl, ncclCommInitRankConfig(&nccl->comm, place->size, id, place->rank, &config), &call);
+}
+
+/* Machines, or what ddprun has found on one. It decides what is sent where, never a bit. Powers of
+ * two, so that an island's ranks are a subtree's where all ranks have as many leaves. */
+static int island_of(const struct ddp_comm_place *place)
+{
+    const char *found = getenv(DDP_ISLAND_VARIABLE);
+    int64_t ranks = place->starts[1];
+    for (int i = 1; i < place->node_count; i++)
+        if (place->starts[i + 1] != (i + 1) * ranks)
+            return 0;
+    if (place->node_count == 1) {
+        if (!found || !ddp_parse_int64(found, 2, DDP_REDUCE_MAX, &ranks) ||
+            ranks % place->stride != 0 || (place->first - place->first % place->stride) % ranks)
+            return 0;
+        ranks /= place->stride;
+    }
+    const bool apart = ranks > 1 && ranks < place->size && place->size % ranks == 0;
+    return apart && (ranks & (ranks - 1)) == 0 ? (int)ranks : 0;
 }
 
 /* A stream of its own, before others: what waits for it has nothing else to do. */
@@ -130,6 +151,7 @@ static enum ddp_status create(void **state, const struct ddp_comm_place *place)
         return DDP_ERR_MEMORY;
     nccl->place = place;
     nccl->ordered = true;
+    nccl->island = island_of(place);
     enum ddp_status status = open_device(nccl);
     if (status == DDP_OK)
         status = join(nccl);

@@ -74,6 +74,7 @@ struct nccl {
     bool waits;           /* the board says so */
     bool closing;         /* failures concern nobody any more */
     bool ordered;         /* begins after what the device's other communicators have begun before */
+    int island;           /* ranks on end, nearer to each other than to others; 0: all are equal */
 
     struct nccl_block *blocks;
     char *scratch;

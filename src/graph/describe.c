@@ -116,10 +116,6 @@ enum ddp_status ddp_exec_check_device(const ddp_graph *graph, const char *device
     if (graph->encodes && strcmp(device, ddp_device_cpu.name) != 0)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
                         "encoders of sentences are computed on the CPU alone: use --device cpu");
-    if (graph->objective.kind && strcmp(device, ddp_device_cpu.name) != 0)
-        return ddp_fail(DDP_ERR_UNSUPPORTED,
-                        "--objective: losses of preferences are computed on the CPU alone: use "
-                        "--device cpu");
     for (int i = 0; i < graph->frozen_count; i++) {
         const struct ddp_block *block = ddp_block_of(graph->frozen[i].dtype);
         if (block && !ddp_linear_gpus_read(graph->frozen[i].dtype) &&

@@ -49,7 +49,7 @@ static size_t logits_bytes(const struct attributes *attributes)
 struct answers {
     int32_t *targets;
     float *losses, *weights;
-    float unused[2]; /* where the losses' kernel adds up */
+    float *unused; /* (2) where the losses' kernel adds up */
 };
 
 /* Rows [first, first + rows) on their way. */
@@ -198,10 +198,12 @@ static size_t row_bytes(int64_t rows)
     return ddp_align_up((size_t)rows * sizeof(float), 64);
 }
 
-/* Of a loss of preferences, before the logits: targets, losses, weights, the kernel's own. */
+/* Of a loss of preferences, before the logits: targets, losses, weights, a pair that nobody reads,
+ * the kernel's own. */
 static size_t answers_bytes(int64_t samples, int64_t rows)
 {
-    return 3 * row_bytes(rows) + ddp_align_up(ddp_preference_scratch(samples, rows / samples), 64);
+    return 3 * row_bytes(rows) + row_bytes(2) +
+           ddp_align_up(ddp_preference_scratch(samples, rows / samples), 64);
 }
 
 /* All chunks in one of the two turns.
@@ -232,7 +234,8 @@ static enum ddp_status run_answers(struct chunk *chunk, char *memory, bool gradi
     const int64_t rows = ddp_tensor_rows(chunk->node->inputs[0]), samples = labels->dims[0];
     struct answers answers = {.targets = (void *)memory,
                               .losses = (void *)(memory + row_bytes(rows)),
-                              .weights = (void *)(memory + 2 * row_bytes(rows))};
+                              .weights = (void *)(memory + 2 * row_bytes(rows)),
+                              .unused = (void *)(memory + 3 * row_bytes(rows))};
     const struct ddp_preference args = {
         .objective = attributes->objective,
         .samples = samples,
@@ -240,7 +243,7 @@ static enum ddp_status run_answers(struct chunk *chunk, char *memory, bool gradi
         .labels = ddp_exec_value(chunk->exec, labels),
         .targets = answers.targets,
         .losses = answers.losses,
-        .scratch = memory + 3 * row_bytes(rows),
+        .scratch = memory + 3 * row_bytes(rows) + row_bytes(2),
         .weights = gradient ? answers.weights : NULL,
         .log_probabilities = (float *)ddp_exec_predictions(chunk->exec),
         .sums = chunk->loss,

@@ -30,6 +30,7 @@
 #define DDP_HEAP_FD_VARIABLE  "DDPRUN_HEAP_FD"
 #define DDP_COPY_FD_VARIABLE  "DDPRUN_COPY_FD" /* a memfd, where the job may be restarted */
 #define DDP_BELL_FD_VARIABLE  "DDPRUN_BELL_FD" /* an eventfd, where the job has several nodes */
+#define DDP_ISLAND_VARIABLE   "DDPRUN_ISLAND"  /* ranks that NVLink joins; or unset */
 
 /* Values of the abort word: 0, the rank that gave up plus one, or the launcher. */
 #define DDP_ABORT_BY_LAUNCHER UINT32_MAX

@@ -204,6 +204,7 @@ Suite *test_suite(void)
     cuda_optimizer_cases(suite);
     cuda_row_cases(suite);
     cuda_entropy_cases(suite);
+    cuda_preference_cases(suite);
     cuda_layer_cases(suite);
     cuda_attention_cases(suite);
     cuda_image_cases(suite);

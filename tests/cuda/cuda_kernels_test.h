@@ -72,6 +72,7 @@ void cuda_element_cases(Suite *suite);
 void cuda_optimizer_cases(Suite *suite);
 void cuda_row_cases(Suite *suite);
 void cuda_entropy_cases(Suite *suite);
+void cuda_preference_cases(Suite *suite);
 void cuda_layer_cases(Suite *suite);
 void cuda_attention_cases(Suite *suite);
 void cuda_image_cases(Suite *suite);

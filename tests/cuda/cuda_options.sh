@@ -175,13 +175,8 @@ refused "ddp" 2 'error: --mode accum runs in one process' --mode accum
 refused "accum" 2 'error: --devices names 2 devices, and --mode accum computes on one' --devices 0,0
 
 printf '{"prompt": "a", "chosen": "b", "rejected": "c"}\n%.0s' 1 2 3 4 5 6 7 8 >"$work/pairs.jsonl"
-pairs="--load $work/base --data $work/pairs.jsonl --tokenizer $here/tests/data/golden/texts --seq-len 24 --steps 1 --no-eval"
-for mode in $modes; do
-    count=$((count + 1))
-    run $mode $pairs --objective dpo && fail "--objective, $mode: is learned"
-    grep -q 'error: --objective: losses of preferences are computed on the CPU alone: use --device cpu' "$work/out" ||
-        fail "--objective, $mode: $(cat "$work/out")"
-done
+works "preferences" --load "$work/base" --data "$work/pairs.jsonl" --tokenizer "$here/tests/data/golden/texts" --seq-len 24 --steps 1 \
+    --packing pad --no-eval --objective dpo
 
 # A worker is lost: the others and the one in its place begin with the copy.
 count=$((count + 1))

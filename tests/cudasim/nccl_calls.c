@@ -8,6 +8,7 @@
 
 #include "tests/cudasim/sim.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -373,9 +374,21 @@ VISIBLE ncclResult_t ncclAllGather(const void *send, void *receive, size_t count
                    stream);
 }
 
+/* DDP_CUDASIM_NCCL_LOG names a file that gets a line for each send: "FROM TO BYTES". */
+static void log_send(const struct ncclComm *comm, int peer, size_t bytes)
+{
+    const char *name = getenv("DDP_CUDASIM_NCCL_LOG");
+    FILE *file = name ? fopen(name, "a") : NULL;
+    if (!file)
+        return;
+    fprintf(file, "%d %d %zu\n", comm->rank, peer, bytes);
+    fclose(file);
+}
+
 VISIBLE ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer,
                               ncclComm_t comm, cudaStream_t stream)
 {
+    log_send(comm, peer, count * nccl_sim_type_bytes(type));
     return enqueue("ncclSend", comm,
                    (struct nccl_sim_task){.signature = {.kind = NCCL_SIM_SEND,
                                                         .count = count,

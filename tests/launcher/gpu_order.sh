@@ -41,4 +41,10 @@ expect "the matrix" 0 '^GPUs: 8, in the order of ranks, and what joins them:$' "
 grep -q '^  0       NV1  NV1    X  NV2  SYS  NV2  SYS  SYS  00000000:00:00.0$' "$work/out" || fail "the matrix: $(cat "$work/out")"
 expect "a switch" 0 '^  1  *NV4    X  NV4' env FAKE_GPUS=3 FAKE_GPUS_PATHS='X SW4 SW4; SW4 X SW4; SW4 SW4 X;' "$ddprun" --explain-launch
 expect "as many as run" 0 '^  0 .* X  NV2' env FAKE_GPUS=4 FAKE_GPUS_PATHS="$across" "$ddprun" --explain-launch -n 2
+# Islands of NVLink that something slower joins.
+pairs='X SYS NV4 SYS; SYS X SYS NV4; NV4 SYS X SYS; SYS NV4 SYS X;'
+expect "islands" 0 'in the order of ranks, islands of 2, and' env FAKE_GPUS=4 FAKE_GPUS_PATHS="$pairs" "$ddprun" --explain-launch
+expect "ranks of islands" 0 '^\[3\]: 2$' env FAKE_GPUS=4 FAKE_GPUS_PATHS="$pairs" "$ddprun" sh -c 'echo $DDPRUN_ISLAND'
+expect "no islands" 0 '^\[7\]: $' env FAKE_GPUS=8 FAKE_GPUS_PATHS="$eight" "$ddprun" sh -c 'echo $DDPRUN_ISLAND'
+expect "as many islands as run" 0 '^\[1\]: $' env FAKE_GPUS=4 FAKE_GPUS_PATHS="$pairs" "$ddprun" -n 2 sh -c 'echo $DDPRUN_ISLAND'
 finish

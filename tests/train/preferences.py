@@ -3,7 +3,7 @@
 golden/preferences.py. The standard library suffices.
 
    preferences.py make DIRECTORY               config.json, tokenizer.json, tokenizer_config.json, *.jsonl, adapters
-   preferences.py check GOLDEN RUN LOG         the log's losses and rewards are those of the run in the golden file
+   preferences.py check GOLDEN RUN LOG [BOUND] the log's losses and rewards are those of the run in the golden file
    preferences.py same LOG LOG                 to the last bit
 """
 import json
@@ -117,7 +117,7 @@ def check(golden, run, log, tolerance=2e-6):
     """The largest difference, relative to values above 1."""
     with open(golden) as file:
         rows = [line.split() for line in file if line.startswith(run + " ")]
-    found, worst = steps(log), 0.0
+    found, worst, tolerance = steps(log), 0.0, float(tolerance)
     for _, name, *values in rows:
         for i, value in enumerate(values):
             got = found[i].get(name)

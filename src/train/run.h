@@ -61,7 +61,9 @@ struct ddp_run {
     bool had_begun;    /* ... in earlier workers: what is in its directory is its own */
     ddp_copy *copy;    /* rank 0, for a restart; NULL: none */
     bool weights_due;  /* they are not made yet: the copy has them */
-    bool from_copy;    /* `resumed` is it, without files */
+    bool from_copy;    /* `resumed` is it, without files, */
+    ddp_copy *source;  /* ... and its arrays are read here; NULL: they are not on this rank */
+    bool everywhere;   /* ... but on all others */
     int64_t copy_next; /* after which step; INT64_MAX: never again */
     int64_t copied_step, copied_ns;          /* rank 0: after the last one, or when steps began */
     int64_t saved_step;                      /* of the newest checkpoint; -1: none */
@@ -116,9 +118,12 @@ void ddp_run_checkpoint_close(struct ddp_run *run);
 
 /* The state in memory that workers of a restarted job begin with (restart.c): opens what an earlier
  * process has left, on rank 0, before ddp_run_resume(); takes memory for copies, after
- * ddp_run_restore(). */
+ * ddp_run_restore(). In between, rank 0 has found a copy after `step` steps: looks whether every
+ * node has it, and all ranks can read their own. */
 enum ddp_status ddp_run_copy_open(struct ddp_run *run);
+enum ddp_status ddp_run_copy_find(struct ddp_run *run, int64_t step);
 enum ddp_status ddp_run_copy_reserve(struct ddp_run *run);
+void ddp_run_copy_release(struct ddp_run *run);
 
 /* Between steps, after a checkpoint that is due: makes a copy if one is due, or the run stops.
  * Collective. */

@@ -259,6 +259,8 @@ static enum ddp_status make_copy(struct ddp_run *run)
         status = ddp_run_fill_arrays(run, arrays);
     if (status == DDP_OK && arrays)
         ddp_copy_end(run->copy, run->step);
+    if (status == DDP_OK) /* the next step would wait for the slowest */
+        status = ddp_comm_barrier(run->comm);
     if (status == DDP_OK && arrays && leads)
         next = next_step(run, ddp_clock_ns() - begin, begin - run->copied_ns);
     if (status == DDP_OK)

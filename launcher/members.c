@@ -16,8 +16,8 @@
 #define MOST_DOUBLING 6                    /* of the seconds that nodes wait then */
 #define ALIKE_NS      INT64_C(1000000000)  /* whoever asks all nodes to stop reaches them all */
 #define SILENT_NS     INT64_C(1500000000)  /* a sign of life is overdue */
-/* A node whose connection was reset takes node 0 for ended if that ends within 0.6 s (succeed.c), and
- * knows no node that has come since: until it knows better, none does. */
+/* A node whose connection was reset takes node 0 for ended if that ends within 0.6 s (succeed.c),
+ * and knows no node that has come since: until it knows better, none does. */
 #define DOUBT_NS INT64_C(1000000000)
 
 static const char *plural(int count)

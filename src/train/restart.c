@@ -60,44 +60,6 @@ enum ddp_status ddp_run_copy_open(struct ddp_run *run)
     return status;
 }
 
-static bool is_of_step(ddp_copy *copy, int64_t step)
-{
-    struct ddp_checkpoint_state state;
-    char reason[DDP_CHECKPOINT_REASON];
-    void *own = NULL;
-    const bool good =
-        copy && ddp_copy_step(copy) == step && ddp_copy_read(copy, &state, &own, reason);
-    free(own);
-    return good;
-}
-
-enum ddp_status ddp_run_copy_find(struct ddp_run *run, int64_t step)
-{
-    ddp_copy *copy = run->copy;
-    enum ddp_status status = DDP_OK;
-    int64_t found = 1;
-    if (!travels(run))
-        return DDP_OK;
-    if (!copy)
-        status = ddp_copy_view(&copy, ddp_job_copy_fd(run->job));
-    if (status == DDP_OK && !run->source)
-        found = is_of_step(copy, step);
-    run->source = copy;
-    if (status == DDP_OK)
-        status = ddp_comm_allreduce(run->comm, &found, 1, DDP_I64, DDP_MIN);
-    run->everywhere = status == DDP_OK && found != 0;
-    if (!run->everywhere && run->planned.plan.rank > 0)
-        ddp_run_copy_release(run);
-    return status;
-}
-
-void ddp_run_copy_release(struct ddp_run *run)
-{
-    if (run->source != run->copy)
-        ddp_copy_close(run->source, false);
-    run->source = NULL;
-}
-
 /* --- making copies ---------------------------------------------------------------------------- */
 
 /* Does all that is planned fit, with both slots? The kernel would kill the job later. */
@@ -171,7 +133,8 @@ enum ddp_status ddp_run_copy_reserve(struct ddp_run *run)
     return status;
 }
 
-/* What rank 0 alone knows of a copy: the text of its state, then what the program has of its own. */
+/* What rank 0 alone knows of a copy: the text of its state, then what the program has of its own.
+ */
 struct words {
     int64_t text_bytes, own_bytes;
     char *bytes;

@@ -197,10 +197,53 @@ static enum ddp_status take_weights(struct ddp_run *run, float *weights)
     return status;
 }
 
-/* What rank 0 finds, for all. */
+/* --- a copy on each node --- */
+
+static bool is_of_step(ddp_copy *copy, int64_t step)
+{
+    struct ddp_checkpoint_state state;
+    char reason[DDP_CHECKPOINT_REASON];
+    void *own = NULL;
+    const bool good =
+        copy && ddp_copy_step(copy) == step && ddp_copy_read(copy, &state, &own, reason);
+    free(own);
+    return good;
+}
+
+static void release_copy(struct ddp_run *run)
+{
+    if (run->source != run->copy)
+        ddp_copy_close(run->source, false);
+    run->source = NULL;
+}
+
+/* Rank 0 begins with its copy after `step` steps: if every node has that, all ranks read their own.
+ */
+static enum ddp_status find_copies(struct ddp_run *run, int64_t step)
+{
+    ddp_copy *copy = run->copy;
+    enum ddp_status status = DDP_OK;
+    int64_t found = 1;
+    if (ddp_job_node_count(run->job) == 1)
+        return DDP_OK;
+    if (!copy)
+        status = ddp_copy_view(&copy, ddp_job_copy_fd(run->job));
+    if (status == DDP_OK && !run->source)
+        found = is_of_step(copy, step);
+    run->source = copy;
+    if (status == DDP_OK)
+        status = ddp_comm_allreduce(run->comm, &found, 1, DDP_I64, DDP_MIN);
+    run->everywhere = status == DDP_OK && found != 0;
+    if (!run->everywhere && run->planned.plan.rank > 0)
+        release_copy(run);
+    return status;
+}
+
+/* --- what rank 0 finds, for all --- */
+
 struct found {
-    int64_t is_resumed, from_copy, step, saved_step, lanes, extended_at, workers, weights, state, good_steps,
-        skipped_steps;
+    int64_t is_resumed, step, from_copy, saved_step, lanes, extended_at, workers, weights, state,
+        good_steps, skipped_steps;
     double rate, extended_rate, own_rate, loss_scale; /* as bits: they travel as they are */
 };
 
@@ -249,7 +292,7 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
     if (status == DDP_OK)
         status = ddp_comm_broadcast(run->comm, &found, sizeof found / sizeof(int64_t), DDP_I64, 0);
     if (status == DDP_OK && found.from_copy)
-        status = ddp_run_copy_find(run, found.step);
+        status = find_copies(run, found.step);
     if (status == DDP_OK) {
         run->is_resumed = found.is_resumed != 0;
         run->first_step = found.step;
@@ -345,7 +388,7 @@ enum ddp_status ddp_run_restore(struct ddp_run *run)
     if (status == DDP_OK && run->resumed_scale.scale > 0)
         ddp_mode_set_loss_scale(run->mode, &run->resumed_scale);
     ddp_checkpoint_drop_files(&run->resumed);
-    ddp_run_copy_release(run);
+    release_copy(run);
     return status == DDP_OK && run->checkpoint_dir.path ? create_writer(run) : status;
 }
 
@@ -491,7 +534,7 @@ void ddp_run_checkpoint_close(struct ddp_run *run)
 {
     ddp_checkpoint_writer_destroy(run->checkpoints);
     ddp_checkpoint_free(&run->resumed);
-    ddp_run_copy_release(run);
+    release_copy(run);
     ddp_copy_close(run->copy, run->complete && !run->stopped);
     if (run->checkpoint_dir.path)
         ddp_checkpoint_dir_close(&run->checkpoint_dir);

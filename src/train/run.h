@@ -118,12 +118,9 @@ void ddp_run_checkpoint_close(struct ddp_run *run);
 
 /* The state in memory that workers of a restarted job begin with (restart.c): opens what an earlier
  * process has left, on rank 0, before ddp_run_resume(); takes memory for copies, after
- * ddp_run_restore(). In between, rank 0 has found a copy after `step` steps: looks whether every
- * node has it, and all ranks can read their own. */
+ * ddp_run_restore(). */
 enum ddp_status ddp_run_copy_open(struct ddp_run *run);
-enum ddp_status ddp_run_copy_find(struct ddp_run *run, int64_t step);
 enum ddp_status ddp_run_copy_reserve(struct ddp_run *run);
-void ddp_run_copy_release(struct ddp_run *run);
 
 /* Between steps, after a checkpoint that is due: makes a copy if one is due, or the run stops.
  * Collective. */

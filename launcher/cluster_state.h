@@ -68,6 +68,7 @@ struct elastic {
     int64_t leave_ns;    /* node 0: when nodes are let go that were asked to leave; 0: none was */
     int64_t wait_end_ns; /* node 0: until when it waits for more nodes; 0: there are enough */
     int64_t hold_ns;     /* node 0: for so long nodes wait, unless the job needs them */
+    int64_t ended_ns;    /* node 0: when a node's connection ended without a word; 0: none has */
     int losses_in_a_row; /* node 0: of nodes soon after the members had changed */
     int64_t since_ns;    /* the members are these */
     /* Node 0: whether other nodes may go on without it (takeover.c). */

@@ -16,6 +16,9 @@
 #define MOST_DOUBLING 6                    /* of the seconds that nodes wait then */
 #define ALIKE_NS      INT64_C(1000000000)  /* whoever asks all nodes to stop reaches them all */
 #define SILENT_NS     INT64_C(1500000000)  /* a sign of life is overdue */
+/* A node whose connection was reset takes node 0 for ended if that ends within 0.6 s (succeed.c),
+ * and knows no node that has come since: until it knows better, none does. */
+#define DOUBT_NS INT64_C(1000000000)
 
 static const char *plural(int count)
 {
@@ -83,6 +86,8 @@ bool members_lost(struct job *job, int node, const char *why, struct link_text *
     const bool in_order = cluster->nodes[node].left;
     elastic->left += in_order;
     elastic->lost += !in_order;
+    if (!in_order && link_has_ended(cluster->link, node))
+        elastic->ended_ns = ddp_clock_ns();
     if (!in_order)
         hold_back(elastic);
     if (!cluster->open || cluster->ended) { /* the next members are formed without it */
@@ -243,9 +248,11 @@ bool members_form(struct job *job, struct link_text *end)
         wait_for_more(job, nodes, end);
         return false;
     }
+    const int stay = left + link_votes(cluster->link, (uint32_t)job->plan->restart + 1);
+    if (nodes > stay && elastic->ended_ns > 0 && ddp_clock_ns() - elastic->ended_ns < DOUBT_NS)
+        return false;
     note_period(elastic);
     elastic->changes++;
-    const int stay = left + link_votes(cluster->link, (uint32_t)job->plan->restart + 1);
     elastic->came += nodes - (stay < nodes ? stay : nodes);
     elastic->paused_ns += ddp_clock_ns() - elastic->pause_ns;
     elastic->wait_end_ns = elastic->leave_ns = 0;

@@ -93,6 +93,25 @@ enum ddp_status ddp_copy_open(ddp_copy **copy, int fd, uint64_t run)
     return DDP_OK;
 }
 
+enum ddp_status ddp_copy_view(ddp_copy **copy, int fd)
+{
+    struct stat info;
+    if (fstat(fd, &info) < 0 || info.st_size < DDP_PAGE)
+        return DDP_OK;
+    struct header *header = mmap(NULL, DDP_PAGE, PROT_READ, MAP_SHARED, fd, 0);
+    if (header == MAP_FAILED)
+        return fail_system("map");
+    struct ddp_copy *c = header->magic == MAGIC ? ddp_array_alloc(1, sizeof *c) : NULL;
+    const bool wanted = header->magic == MAGIC;
+    if (!c) {
+        munmap(header, DDP_PAGE);
+        return wanted ? DDP_ERR_MEMORY : DDP_OK;
+    }
+    *c = (struct ddp_copy){.fd = fd, .header = header, .ended = -1};
+    *copy = c;
+    return DDP_OK;
+}
+
 void ddp_copy_close(ddp_copy *copy, bool done)
 {
     if (!copy)
@@ -266,12 +285,15 @@ enum ddp_status ddp_copy_reserve(ddp_copy *copy, int array_count, size_t array_b
     return status;
 }
 
-enum ddp_status ddp_copy_begin(ddp_copy *copy, const void *own, size_t own_bytes,
-                               float *const **arrays)
+enum ddp_status ddp_copy_begin(ddp_copy *copy, const char *bytes, size_t text_bytes,
+                               size_t own_bytes, float *const **arrays)
 {
     const int i = other_slot(copy);
     struct slot *slot = &copy->header->slots[i];
     copy->ended = -1;
+    if (text_bytes > DDP_CHECKPOINT_STATE_BYTES)
+        return ddp_fail(DDP_ERR_INVALID, "the state of a checkpoint has %zu bytes: too many",
+                        text_bytes);
     enum ddp_status status =
         open_slot(copy, i, slot_bytes(copy->array_count, copy->array_bytes, own_bytes));
     if (status != DDP_OK)
@@ -280,64 +302,23 @@ enum ddp_status ddp_copy_begin(ddp_copy *copy, const void *own, size_t own_bytes
     mprotect(memory, slot->bytes, PROT_READ | PROT_WRITE);
     slot->array_count = (uint64_t)copy->array_count;
     slot->array_bytes = copy->array_bytes;
+    slot->text_bytes = text_bytes;
     slot->own_bytes = own_bytes;
     for (int a = 0; a < copy->array_count; a++)
         copy->arrays[a] = (float *)(memory + array_at(slot, (uint64_t)a));
-    if (own_bytes > 0 && own)
-        memcpy(memory + array_at(slot, slot->array_count), own, own_bytes);
+    memcpy(memory, bytes, text_bytes);
+    memcpy(memory + array_at(slot, slot->array_count), bytes + text_bytes, own_bytes);
     *arrays = copy->arrays;
     return DDP_OK;
 }
 
-/* The slot that was begun is whole, but not published. */
-static void end_slot(ddp_copy *copy, uint64_t text_bytes, int64_t step)
+void ddp_copy_end(ddp_copy *copy, int64_t step)
 {
     const int i = other_slot(copy);
     struct slot *slot = &copy->header->slots[i];
-    slot->text_bytes = text_bytes;
     slot->step = step;
     mprotect(copy->mapped[i].memory, slot->bytes, PROT_READ);
     copy->ended = i;
-}
-
-enum ddp_status ddp_copy_end(ddp_copy *copy, const struct ddp_checkpoint_state *state)
-{
-    const int i = other_slot(copy);
-    char *text;
-    size_t bytes;
-    enum ddp_status status = ddp_checkpoint_state_format(&text, &bytes, state);
-    if (status != DDP_OK)
-        return status;
-    if (bytes <= DDP_CHECKPOINT_STATE_BYTES)
-        memcpy(copy->mapped[i].memory, text, bytes);
-    free(text);
-    if (bytes > DDP_CHECKPOINT_STATE_BYTES)
-        return ddp_fail(DDP_ERR_INVALID, "the state of a checkpoint has %zu bytes: too many",
-                        bytes);
-    end_slot(copy, bytes, state->cursor.step);
-    return DDP_OK;
-}
-
-const void *ddp_copy_image(const ddp_copy *copy, struct ddp_copy_image *image, size_t *bytes)
-{
-    const struct slot *slot = &copy->header->slots[copy->ended];
-    *image =
-        (struct ddp_copy_image){(int64_t)slot->own_bytes, (int64_t)slot->text_bytes, slot->step};
-    *bytes = slot_bytes(copy->array_count, copy->array_bytes, slot->own_bytes);
-    return copy->mapped[copy->ended].memory;
-}
-
-void *ddp_copy_take_image(ddp_copy *copy, const struct ddp_copy_image *image)
-{
-    float *const *arrays;
-    if (ddp_copy_begin(copy, NULL, (size_t)image->own_bytes, &arrays) != DDP_OK)
-        return NULL;
-    return copy->mapped[other_slot(copy)].memory;
-}
-
-void ddp_copy_end_image(ddp_copy *copy, const struct ddp_copy_image *image)
-{
-    end_slot(copy, (uint64_t)image->text_bytes, image->step);
 }
 
 void ddp_copy_publish(ddp_copy *copy)

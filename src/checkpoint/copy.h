@@ -24,6 +24,10 @@ struct ddp_copy_cost {
  * DDP_ERR_MEMORY, DDP_ERR_SYSTEM. */
 enum ddp_status ddp_copy_open(ddp_copy **copy, int fd, uint64_t run);
 
+/* The same only to read what is there, beside the process that has opened it. *copy stays NULL if
+ * there is nothing. */
+enum ddp_status ddp_copy_view(ddp_copy **copy, int fd);
+
 /*   done  nobody is to begin with this copy any more: its memory is given back. A later process
  *         still sees that the run has begun; in this one the next run is a new one. */
 void ddp_copy_close(ddp_copy *copy, bool done);
@@ -59,25 +63,12 @@ enum ddp_status ddp_copy_reserve(ddp_copy *copy, int array_count, size_t array_b
 size_t ddp_copy_bytes(int array_count, size_t array_bytes);
 
 /* Gives the arrays to fill, in the slot that is not whole. DDP_ERR_MEMORY: as above.
- *   own  the program's state, `own_bytes` of it; copied; NULL: it comes later */
-enum ddp_status ddp_copy_begin(ddp_copy *copy, const void *own, size_t own_bytes,
-                               float *const **arrays);
+ *   bytes  copied: first the text of state.json, then the program's own state */
+enum ddp_status ddp_copy_begin(ddp_copy *copy, const char *bytes, size_t text_bytes,
+                               size_t own_bytes, float *const **arrays);
 
-/* The arrays are filled. */
-enum ddp_status ddp_copy_end(ddp_copy *copy, const struct ddp_checkpoint_state *state);
-
-/* A copy that travels to another node: what stands in its memory, from the beginning. */
-struct ddp_copy_image {
-    int64_t own_bytes, text_bytes, step;
-};
-
-/* Of the copy that was ended last; *bytes [out] of its memory, a multiple of 8. */
-const void *ddp_copy_image(const ddp_copy *copy, struct ddp_copy_image *image, size_t *bytes);
-
-/* Makes room for an image of the same arrays: its memory, to be filled, and then ended. NULL: there
- * is no room. */
-void *ddp_copy_take_image(ddp_copy *copy, const struct ddp_copy_image *image);
-void ddp_copy_end_image(ddp_copy *copy, const struct ddp_copy_image *image);
+/* The arrays are filled: the state after `step` steps. */
+void ddp_copy_end(ddp_copy *copy, int64_t step);
 
 /* What was ended last is whole from now on. Does nothing if it is already, or none was ended. */
 void ddp_copy_publish(ddp_copy *copy);

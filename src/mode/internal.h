@@ -17,6 +17,7 @@ struct ddp_mode {
     bool averages;              /* the array of their moving average is filled */
     bool averaged;              /* ... which is in their place, and they in that array */
     bool lacks_weights;         /* other workers have the new float32 values of some weights */
+    bool everywhere;            /* what the mode is given now, all ranks have: it does not travel */
     bool failed;                /* transfers to or from others will not finish */
 };
 

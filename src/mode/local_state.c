@@ -160,7 +160,9 @@ enum ddp_status ddp_local_load_array(struct ddp_local *local, int i, const float
         return DDP_ERR_MEMORY;
     for (size_t e = 0; flat && e < count; e++)
         whole[e] = flat[e];
-    enum ddp_status status = ddp_comm_broadcast(share->mode->setup.comm, whole, count, DDP_F32, 0);
+    enum ddp_status status = share->mode->everywhere ? DDP_OK
+                                                     : ddp_comm_broadcast(share->mode->setup.comm,
+                                                                          whole, count, DDP_F32, 0);
     if (status == DDP_OK && (all || share->rank == array.rank))
         status = copy_in(local, memory_of(local, &array), whole);
     if (status == DDP_OK && array.kind == WEIGHTS && share->rank == array.rank)

@@ -30,6 +30,7 @@ enum ddp_status ddp_mode_create(ddp_mode **mode, enum ddp_mode_kind kind,
         return DDP_ERR_MEMORY;
     m->ops = modes[kind];
     m->setup = *setup;
+    m->everywhere = setup->everywhere;
     m->replicas = ddp_array_alloc((size_t)setup->replicas, sizeof *m->replicas);
     enum ddp_status status = m->replicas ? m->ops->open(m) : DDP_ERR_MEMORY;
     if (status != DDP_OK) {
@@ -37,6 +38,7 @@ enum ddp_status ddp_mode_create(ddp_mode **mode, enum ddp_mode_kind kind,
         ddp_mode_destroy(m);
         return status;
     }
+    m->everywhere = false;
     *mode = m;
     return DDP_OK;
 }
@@ -75,7 +77,7 @@ static enum ddp_status exchange(ddp_mode *mode)
         status = mode->ops->put_weights(mode, 0, count, average);
     const bool averaged = !mode->averaged;
     if (status == DDP_OK)
-        status = ddp_mode_load_state(mode, last, weights);
+        status = ddp_mode_load_state(mode, last, weights, false);
     mode->averaged = averaged;
     mode->failed = mode->failed || status != DDP_OK;
     free(weights);
@@ -225,13 +227,16 @@ enum ddp_status ddp_mode_save_state(ddp_mode *mode, int i, float *flat)
                                  : ddp_mode_copy_state_out(mode, i, flat);
 }
 
-enum ddp_status ddp_mode_load_state(ddp_mode *mode, int i, const float *flat)
+enum ddp_status ddp_mode_load_state(ddp_mode *mode, int i, const float *flat, bool everywhere)
 {
     /* A checkpoint has the average in the weights' place, and them in the average's. */
     if (mode->setup.optimizer.average > 0 && i == ddp_mode_state_count(mode) - 1)
         mode->averages = mode->averaged = true;
-    return mode->ops->load_state ? mode->ops->load_state(mode, i, flat)
-                                 : ddp_mode_copy_state_in(mode, i, flat);
+    mode->everywhere = everywhere;
+    enum ddp_status status = mode->ops->load_state ? mode->ops->load_state(mode, i, flat)
+                                                   : ddp_mode_copy_state_in(mode, i, flat);
+    mode->everywhere = false;
+    return status;
 }
 
 bool ddp_mode_lacks_weights(const ddp_mode *mode)

@@ -61,7 +61,8 @@ struct ddp_mode_setup {
         local_shards; /* shards that this worker runs, or at most a replica, one after another */
     struct ddp_lanes_run run; /* the lanes that these are added up in; of replica 0 */
     int64_t global_shards;    /* W, of all workers and replicas */
-    const float *weights;     /* flat initial weights (host), of rank 0: NULL in others */
+    const float *weights;     /* flat initial weights (host), of rank 0: NULL in others; */
+    bool everywhere;          /* ... or the same on all ranks */
     const struct ddp_frozen_host *frozen; /* of all ranks, complete; the graph's frozen parameters.
                             Not read after the mode is made where devices have memory of their own.
                             NULL: there are none */
@@ -221,10 +222,12 @@ struct ddp_mode_apart ddp_mode_apart_now(const ddp_mode *mode);
 /* Whether array i means anything, if workers differ like this; other workers' arrays do not. */
 bool ddp_mode_has_state(const ddp_mode *mode, int i, const struct ddp_mode_apart *apart);
 
-/* Copies state array i to or from flat host memory of rank 0, with the weights' offsets. Collective
- * in DDP, where other ranks pass NULL: what rank 0 loads is sent to all. */
+/* Copies state array i to or from flat host memory, with the weights' offsets. Collective in DDP
+ * and pipelines.
+ *   flat        NULL: this rank does not want it; or it is rank 0's that is loaded, and sent to all
+ *   everywhere  all ranks have the array: nothing is sent */
 enum ddp_status ddp_mode_save_state(ddp_mode *mode, int i, float *flat);
-enum ddp_status ddp_mode_load_state(ddp_mode *mode, int i, const float *flat);
+enum ddp_status ddp_mode_load_state(ddp_mode *mode, int i, const float *flat, bool everywhere);
 
 /* Replaces `count` elements of the flat weights, from `begin`. Collective in DDP, with the same
  * elements on all ranks.

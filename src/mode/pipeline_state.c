@@ -138,6 +138,13 @@ static enum ddp_status spread(struct ddp_pipeline *pipeline, const struct part *
                : DDP_OK;
 }
 
+/* The same from rank 0, unless all have it. */
+static enum ddp_status spread_first(struct ddp_pipeline *pipeline, const struct part *part,
+                                    float *bounce)
+{
+    return pipeline->mode.everywhere ? DDP_OK : spread(pipeline, part, 0, bounce);
+}
+
 enum ddp_status ddp_pipeline_get(struct ddp_pipeline *pipeline, enum ddp_flat which, int i,
                                  int64_t begin, int64_t count, float *values)
 {
@@ -176,7 +183,7 @@ enum ddp_status ddp_pipeline_put(struct ddp_pipeline *pipeline, enum ddp_flat wh
         const size_t bytes = (size_t)part.count * sizeof *values;
         if (values)
             memcpy(bounce, values + (part.begin - begin), bytes);
-        status = spread(pipeline, &part, 0, bounce);
+        status = spread_first(pipeline, &part, bounce);
         if (status != DDP_OK || !stage)
             continue;
         struct ddp_replica *replica = ddp_stage_replica(stage);
@@ -208,7 +215,7 @@ enum ddp_status ddp_pipeline_scatter(struct ddp_pipeline *pipeline, const float 
         const size_t bytes = (size_t)part.count * sizeof *flat;
         if (flat)
             memcpy(bounce, flat + part.begin, bytes);
-        status = spread(pipeline, &part, 0, bounce);
+        status = spread_first(pipeline, &part, bounce);
         if (status == DDP_OK && stage)
             memcpy(stages[stage - pipeline->here] + own_of(&part), bounce, bytes);
     }

@@ -224,14 +224,16 @@ static enum ddp_status spread_weights(struct ddp_share *share, int64_t begin, in
 {
     struct ddp_replica *replica = share_replica(share);
     float *weights = replica->weights + begin;
-    const bool travels = share->wire && (!share->shared || share->nodes > 1);
+    const bool everywhere = share->mode->everywhere;
+    const bool travels = share->wire && (!share->shared || share->nodes > 1) && !everywhere;
+    const bool first = !share->shared || ddp_job_node_rank(share->mode->setup.job) == 0;
     enum ddp_status status = DDP_OK;
-    if (values)
+    if (values && (first || !everywhere))
         status =
             ddp_device_copy_in(replica->device, weights, values, (size_t)count * sizeof *values);
     if (status == DDP_OK && travels)
         status = ddp_comm_broadcast(share->wire, weights, (size_t)count, DDP_F32, 0);
-    if (status == DDP_OK && (!share->shared || ddp_job_node_rank(share->mode->setup.job) == 0))
+    if (status == DDP_OK && first)
         status = ddp_replica_round_weights(replica, begin, count);
     if (status == DDP_OK)
         status = ddp_device_synchronize(replica->device);
@@ -487,7 +489,9 @@ static enum ddp_status move_bucket(struct ddp_share *share, int bucket, int64_t 
     float *own = values + (slice.begin - share_bucket_begin(share, bucket));
     const size_t count = share_bucket_elements(share, bucket);
     const size_t bytes = (size_t)(slice.end - slice.begin) * sizeof *own;
-    enum ddp_status status = out ? DDP_OK : ddp_comm_broadcast(comm, values, count, DDP_F32, 0);
+    enum ddp_status status = out || share->mode->everywhere
+                                 ? DDP_OK
+                                 : ddp_comm_broadcast(comm, values, count, DDP_F32, 0);
     if (status == DDP_OK && bytes > 0)
         status = out ? ddp_device_copy_out(device, own, state + packed, bytes)
                      : ddp_device_copy_in(device, state + packed, own, bytes);
@@ -535,6 +539,8 @@ enum ddp_status ddp_share_load_state(struct ddp_share *share, int i, const float
         return status;
     if (share->shared) /* one copy */
         return ddp_comm_barrier(share->wire);
+    if (share->mode->everywhere)
+        return DDP_OK;
     return ddp_comm_broadcast(share->wire, ddp_mode_state(share->mode, i),
                               (size_t)share_replica(share)->flat_count, DDP_F32, 0);
 }

@@ -205,15 +205,22 @@ static enum ddp_status init_weights(struct ddp_run *run)
 
 static enum ddp_status create_mode(struct ddp_run *run)
 {
+    const size_t bytes = (size_t)ddp_graph_flat_count(run->planned.graph) * sizeof(float);
+    enum ddp_status status = DDP_OK;
     struct ddp_mode_setup setup =
         ddp_planned_setup(&run->planned, &run->planned.plan, run->planned.graph,
                           run->planned.tail_graph, run->planned.model_config.compute);
     setup.job = run->job;
     setup.comm = run->comm;
     setup.weights = run->weights;
+    if (run->source && !ddp_run_refers(run)) {
+        setup.everywhere = run->everywhere;
+        status = ddp_copy_array(run->source, 0, bytes, &setup.weights);
+    }
     setup.frozen = &run->frozen;
     setup.gradient_norm = setup.gradient_norm || run->own_loop || run->hooks->after_step;
-    enum ddp_status status = ddp_mode_create(&run->mode, run->planned.plan.mode, &setup);
+    if (status == DDP_OK)
+        status = ddp_mode_create(&run->mode, run->planned.plan.mode, &setup);
     free(run->weights); /* the mode has its own */
     run->weights = NULL;
     if (!run->frozen.shared)

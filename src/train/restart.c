@@ -20,8 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PRICE 0.02                  /* the share of the time that copies may take */
-#define PIECE ((size_t)1024 * 1024) /* that travels to other nodes at once */
+#define PRICE 0.02 /* the share of the time that copies may take */
 
 /* One program may train several times in a job; what has other options is another run.
  *   own  ... on this node: also paths, which other nodes may have otherwise */
@@ -134,83 +133,98 @@ enum ddp_status ddp_run_copy_reserve(struct ddp_run *run)
     return status;
 }
 
-/* Rank 0. *arrays stays NULL, with a warning, where the program's own state takes too much now. */
-static enum ddp_status begin_copy(struct ddp_run *run, struct ddp_own *own, float *const **arrays)
+/* What rank 0 alone knows of a copy: the text of its state, then what the program has of its own.
+ */
+struct words {
+    int64_t text_bytes, own_bytes;
+    char *bytes;
+};
+
+/* In units in which bytes travel. */
+static size_t units_of(const struct words *words)
 {
-    enum ddp_status status = ddp_run_save_own(run, own);
-    if (status == DDP_OK)
-        status = ddp_copy_begin(run->copy, own->bytes, own->count, arrays);
+    return ((size_t)words->text_bytes + (size_t)words->own_bytes + 7) / 8;
+}
+
+static enum ddp_status write_words(struct ddp_run *run, struct words *words)
+{
+    struct ddp_checkpoint_state state;
+    struct ddp_own own;
+    char *text = NULL;
+    size_t bytes = 0;
+    enum ddp_status status = ddp_run_save_own(run, &own);
+    if (status == DDP_OK) {
+        ddp_run_describe_state(run, &state);
+        memcpy(state.own_file, own.file, sizeof state.own_file);
+        state.own.bytes = own.count;
+        status = ddp_checkpoint_state_format(&text, &bytes, &state);
+    }
+    if (status != DDP_OK)
+        return status;
+    words->text_bytes = (int64_t)bytes;
+    words->own_bytes = (int64_t)own.count;
+    words->bytes = calloc(units_of(words), 8);
+    if (words->bytes) {
+        memcpy(words->bytes, text, bytes);
+        if (own.count > 0)
+            memcpy(words->bytes + bytes, own.bytes, own.count);
+    }
+    free(text);
+    return words->bytes ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "out of memory");
+}
+
+static enum ddp_status send_words(const struct ddp_run *run, struct words *words)
+{
+    int64_t head[] = {words->text_bytes, words->own_bytes};
+    enum ddp_status status = ddp_comm_broadcast(run->comm, head, 2, DDP_I64, 0);
+    if (status != DDP_OK)
+        return status;
+    words->text_bytes = head[0];
+    words->own_bytes = head[1];
+    if (!words->bytes && !(words->bytes = malloc(8 * units_of(words))))
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    return ddp_comm_broadcast(run->comm, words->bytes, units_of(words), DDP_I64, 0);
+}
+
+/* *arrays stays NULL where the program's own state takes too much now: without rank 0 nobody makes
+ * copies any more, and other nodes keep their last ones. */
+static enum ddp_status begin_copy(const struct ddp_run *run, const struct words *words,
+                                  float *const **arrays)
+{
+    enum ddp_status status = ddp_copy_begin(run->copy, words->bytes, (size_t)words->text_bytes,
+                                            (size_t)words->own_bytes, arrays);
     if (status != DDP_ERR_MEMORY)
         return status;
-    ddp_log(DDP_LOG_WARNING, "no room in memory any more for copies of the state");
+    if (run->planned.plan.rank == 0)
+        ddp_log(DDP_LOG_WARNING, "no room in memory any more for copies of the state");
     return DDP_OK;
 }
 
-static enum ddp_status end_copy(struct ddp_run *run, const struct ddp_own *own)
-{
-    struct ddp_checkpoint_state state;
-    ddp_run_describe_state(run, &state);
-    memcpy(state.own_file, own->file, sizeof state.own_file);
-    state.own.bytes = own->count;
-    return ddp_copy_end(run->copy, &state);
-}
-
-/* Rank 0 sends what it has copied. A node that has no room for it keeps its last copy. */
-static enum ddp_status send_copy(struct ddp_run *run)
-{
-    const bool sends = run->planned.plan.rank == 0;
-    struct ddp_copy_image image = {0};
-    const char *from = NULL;
-    char *to = NULL, *piece = NULL;
-    size_t bytes = 0;
-    if (sends)
-        from = ddp_copy_image(run->copy, &image, &bytes);
-    int64_t head[] = {image.own_bytes, image.text_bytes, image.step, (int64_t)bytes};
-    enum ddp_status status = ddp_comm_broadcast(run->comm, head, 4, DDP_I64, 0);
-    image = (struct ddp_copy_image){head[0], head[1], head[2]};
-    bytes = (size_t)head[3];
-    if (status == DDP_OK && !sends && run->copy)
-        to = ddp_copy_take_image(run->copy, &image);
-    if (status == DDP_OK && !(piece = malloc(PIECE)))
-        status = DDP_ERR_MEMORY;
-    for (size_t at = 0; status == DDP_OK && at < bytes; at += PIECE) {
-        const size_t now = bytes - at < PIECE ? bytes - at : PIECE;
-        if (from)
-            memcpy(piece, from + at, now);
-        status = ddp_comm_broadcast(run->comm, piece, (int64_t)(now / 8), DDP_I64, 0);
-        if (to && status == DDP_OK)
-            memcpy(to + at, piece, now);
-    }
-    if (to && status == DDP_OK)
-        ddp_copy_end_image(run->copy, &image);
-    free(piece);
-    return status;
-}
-
+/* Each node's copy is filled where it is: what several have does not travel. */
 static enum ddp_status make_copy(struct ddp_run *run)
 {
     const bool leads = run->planned.plan.rank == 0;
     const int64_t begin = ddp_clock_ns();
     float *const *arrays = NULL;
-    struct ddp_own own;
-    enum ddp_status status = DDP_OK;
+    struct words words = {0};
     int64_t next = INT64_MAX;
     ddp_job_report(run->job, "copy", run->step - 1);
     ddp_train_metrics_begin_aside(run->metrics);
-    if (leads)
-        status = begin_copy(run, &own, &arrays);
-    if (status == DDP_OK)
-        status = ddp_mode_average(run->mode);
+    enum ddp_status status = ddp_mode_average(run->mode);
+    if (status == DDP_OK && leads)
+        status = write_words(run, &words);
+    if (status == DDP_OK && travels(run))
+        status = send_words(run, &words);
+    if (status == DDP_OK && run->copy)
+        status = begin_copy(run, &words, &arrays);
+    free(words.bytes);
     if (status == DDP_OK)
         status = ddp_run_fill_arrays(run, arrays);
     if (status == DDP_OK && arrays)
-        status = end_copy(run, &own);
-    int64_t made = arrays != NULL;
-    if (status == DDP_OK && travels(run))
-        status = ddp_comm_broadcast(run->comm, &made, 1, DDP_I64, 0);
-    if (status == DDP_OK && made && travels(run))
-        status = send_copy(run);
-    if (status == DDP_OK && arrays)
+        ddp_copy_end(run->copy, run->step);
+    if (status == DDP_OK) /* the next step would wait for the slowest */
+        status = ddp_comm_barrier(run->comm);
+    if (status == DDP_OK && arrays && leads)
         next = next_step(run, ddp_clock_ns() - begin, begin - run->copied_ns);
     if (status == DDP_OK)
         status = ddp_comm_broadcast(run->comm, &next, 1, DDP_I64, 0);

@@ -88,6 +88,7 @@ static enum ddp_status take_copy(struct ddp_run *run)
         return DDP_OK;
     }
     run->from_copy = true;
+    run->source = run->copy;
     resumed->path = strdup("the copy in memory");
     return resumed->path ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "out of memory");
 }
@@ -188,18 +189,61 @@ static enum ddp_status take_weights(struct ddp_run *run, float *weights)
     const ddp_graph *graph = run->planned.graph;
     const size_t bytes = (size_t)ddp_graph_flat_count(graph) * sizeof(float);
     const float *kept = NULL;
-    if (!run->from_copy)
+    if (!run->source)
         return ddp_checkpoint_take_weights(&run->resumed, graph, weights);
-    enum ddp_status status = ddp_copy_array(run->copy, 0, bytes, &kept);
+    enum ddp_status status = ddp_copy_array(run->source, 0, bytes, &kept);
     if (status == DDP_OK)
         memcpy(weights, kept, bytes);
     return status;
 }
 
-/* What rank 0 finds, for all. */
+/* --- a copy on each node --- */
+
+static bool is_of_step(ddp_copy *copy, int64_t step)
+{
+    struct ddp_checkpoint_state state;
+    char reason[DDP_CHECKPOINT_REASON];
+    void *own = NULL;
+    const bool good =
+        copy && ddp_copy_step(copy) == step && ddp_copy_read(copy, &state, &own, reason);
+    free(own);
+    return good;
+}
+
+static void release_copy(struct ddp_run *run)
+{
+    if (run->source != run->copy)
+        ddp_copy_close(run->source, false);
+    run->source = NULL;
+}
+
+/* Rank 0 begins with its copy after `step` steps: if every node has that, all ranks read their own.
+ */
+static enum ddp_status find_copies(struct ddp_run *run, int64_t step)
+{
+    ddp_copy *copy = run->copy;
+    enum ddp_status status = DDP_OK;
+    int64_t found = 1;
+    if (ddp_job_node_count(run->job) == 1)
+        return DDP_OK;
+    if (!copy)
+        status = ddp_copy_view(&copy, ddp_job_copy_fd(run->job));
+    if (status == DDP_OK && !run->source)
+        found = is_of_step(copy, step);
+    run->source = copy;
+    if (status == DDP_OK)
+        status = ddp_comm_allreduce(run->comm, &found, 1, DDP_I64, DDP_MIN);
+    run->everywhere = status == DDP_OK && found != 0;
+    if (!run->everywhere && run->planned.plan.rank > 0)
+        release_copy(run);
+    return status;
+}
+
+/* --- what rank 0 finds, for all --- */
+
 struct found {
-    int64_t is_resumed, step, saved_step, lanes, extended_at, workers, weights, state, good_steps,
-        skipped_steps;
+    int64_t is_resumed, step, from_copy, saved_step, lanes, extended_at, workers, weights, state,
+        good_steps, skipped_steps;
     double rate, extended_rate, own_rate, loss_scale; /* as bits: they travel as they are */
 };
 
@@ -225,6 +269,7 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
                 status = check_workers(run);
             found = (struct found){
                 .is_resumed = 1,
+                .from_copy = run->from_copy,
                 .step = run->resumed.state.cursor.step,
                 .saved_step = run->from_copy ? run->saved_step : run->resumed.state.cursor.step,
                 .lanes = run->planned.plan.wanted_lanes,
@@ -238,13 +283,16 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
                 .good_steps = run->resumed.state.good_steps,
                 .skipped_steps = run->resumed.state.skipped_steps,
                 .loss_scale = run->resumed.state.loss_scale};
-            /* A plan has none; a reference is made before, of those that training began with. */
-            if (status == DDP_OK && run->weights && !ddp_run_refers(run))
+            /* A plan has none; a reference is made before, of those that training began with; a
+             * copy's are read where they lie. */
+            if (status == DDP_OK && run->weights && !run->source && !ddp_run_refers(run))
                 status = take_weights(run, run->weights);
         }
     }
     if (status == DDP_OK)
         status = ddp_comm_broadcast(run->comm, &found, sizeof found / sizeof(int64_t), DDP_I64, 0);
+    if (status == DDP_OK && found.from_copy)
+        status = find_copies(run, found.step);
     if (status == DDP_OK) {
         run->is_resumed = found.is_resumed != 0;
         run->first_step = found.step;
@@ -284,26 +332,26 @@ static enum ddp_status restore_weights(struct ddp_run *run)
     return status;
 }
 
-/* Rank 0 gives each state array of the optimizer to all. */
+/* Rank 0 gives each state array of the optimizer to all, who else read it in their own copy. */
 static enum ddp_status restore_optimizer(struct ddp_run *run)
 {
     const size_t bytes = (size_t)ddp_graph_flat_count(run->planned.graph) * sizeof(float);
-    const bool reader = run->planned.plan.rank == 0;
+    const bool reads = run->planned.plan.rank == 0 && !run->source;
     enum ddp_status status = DDP_OK;
-    float *flat = reader && !run->from_copy ? ddp_pages_alloc(bytes) : NULL;
+    float *flat = reads ? ddp_pages_alloc(bytes) : NULL;
     const float *array = flat;
     const char *name;
-    if (reader && !run->from_copy && !flat)
+    if (reads && !flat)
         return DDP_ERR_MEMORY;
     for (int i = 0; status == DDP_OK && (name = ddp_mode_state_name(run->mode, i)); i++) {
         if (!ddp_mode_has_state(run->mode, i, &run->resumed_apart))
             continue;
-        if (reader && run->from_copy)
-            status = ddp_copy_array(run->copy, 1 + i, bytes, &array);
-        else if (reader)
+        if (run->source)
+            status = ddp_copy_array(run->source, 1 + i, bytes, &array);
+        else if (reads)
             status = ddp_checkpoint_take_array(&run->resumed, run->planned.graph, name, flat);
         if (status == DDP_OK)
-            status = ddp_mode_load_state(run->mode, i, array);
+            status = ddp_mode_load_state(run->mode, i, array, run->everywhere);
     }
     ddp_pages_free(flat, bytes);
     return status;
@@ -340,6 +388,7 @@ enum ddp_status ddp_run_restore(struct ddp_run *run)
     if (status == DDP_OK && run->resumed_scale.scale > 0)
         ddp_mode_set_loss_scale(run->mode, &run->resumed_scale);
     ddp_checkpoint_drop_files(&run->resumed);
+    release_copy(run);
     return status == DDP_OK && run->checkpoint_dir.path ? create_writer(run) : status;
 }
 
@@ -485,6 +534,7 @@ void ddp_run_checkpoint_close(struct ddp_run *run)
 {
     ddp_checkpoint_writer_destroy(run->checkpoints);
     ddp_checkpoint_free(&run->resumed);
+    release_copy(run);
     ddp_copy_close(run->copy, run->complete && !run->stopped);
     if (run->checkpoint_dir.path)
         ddp_checkpoint_dir_close(&run->checkpoint_dir);

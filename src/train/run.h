@@ -61,7 +61,9 @@ struct ddp_run {
     bool had_begun;    /* ... in earlier workers: what is in its directory is its own */
     ddp_copy *copy;    /* rank 0, for a restart; NULL: none */
     bool weights_due;  /* they are not made yet: the copy has them */
-    bool from_copy;    /* `resumed` is it, without files */
+    bool from_copy;    /* `resumed` is it, without files, */
+    ddp_copy *source;  /* ... and its arrays are read here; NULL: they are not on this rank */
+    bool everywhere;   /* ... but on all others */
     int64_t copy_next; /* after which step; INT64_MAX: never again */
     int64_t copied_step, copied_ns;          /* rank 0: after the last one, or when steps began */
     int64_t saved_step;                      /* of the newest checkpoint; -1: none */

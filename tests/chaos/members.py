@@ -25,7 +25,7 @@ class Members(nodes.Nodes):
 
     def __init__(self, case, sizes, command):
         self.case, self.did, self.sizes = case, [], sizes
-        self.proxy, self.nodes, self.reset_at = None, [], 0
+        self.proxy, self.nodes = None, []
         self.port = 12000 + (os.getpid() * 127 + case.index) % 8000  # no other lane's, nor what the kernel gives away
         self.command = ["--nnodes", f"1:{MOST}", "--master-addr", "127.0.0.1", "--oversubscribe", "--grace", "3", "--node-timeout", "10",
                         "--max-restarts", str(FAILURES), *command]
@@ -74,8 +74,7 @@ def lose(job, draw):
         return
     others = job.others(first)
     there = [node for node in job.nodes if node is not first and not node.poll() and not node.lost]
-    # Who was left by a reset connection knows it once node 0 has taken connections for half a second more.
-    if others and time.monotonic() > job.reset_at + 2 and draw.random() < 0.4:
+    if others and draw.random() < 0.4:
         node, how = first, "kill node 0"
     elif there:
         node, how = draw.choice(there), draw.choice(["kill", "kill", "leave", "cut", "reset"])
@@ -92,7 +91,6 @@ def lose(job, draw):
     elif how == "cut":
         node.cable.stalled = True
     else:
-        job.reset_at = time.monotonic()
         node.cable.limit, node.cable.fault = node.cable.passed, "reset"
     job.say(f"{how} of node {node.number}")
 

@@ -91,10 +91,13 @@ ended "$what" 3 0 'the job has ended; this node was not needed'
 what="too few are left"
 for one in 0 1; do node $one --node-timeout 20 --max-restarts 1 "$worker"; done
 attempt "$what" 0 0 1
+lost=$(date +%s%N)
 kill_host 1
 until_true grep -q '1 of at least 2 nodes is there: waiting' "$work/node.0" || fail "$what: $(cat "$work/node.0")"
 node 2 --node-timeout 20 --max-restarts 1 "$worker"
 attempt "$what" 1 0 2
+# Had host 1 lost its connection alone, it would by now know that node 0 lives.
+[ $((($(date +%s%N) - lost) / 1000000)) -ge 1000 ] || fail "$what: another node is taken within a second"
 echo 7 >"$work/over" # a failure counts: the one restart that there may be
 until_true grep -q 'restarting all workers (1 of 1)' "$work/node.0" || fail "$what: no restart: $(cat "$work/node.0")"
 all_end 7 0 2

@@ -456,8 +456,7 @@ static void find_advice(const struct ddp_planned *planned, const struct ddp_memo
             advise(advice, "--zero 2");
         plan = planned->plan;
     }
-    if (plan.mode == DDP_MODE_DDP && plan.nodes > 1 && plan.shared_weights && !plan.thin_weights &&
-        ddp_graph_frozen_count(planned->graph) == 0) {
+    if (plan.mode == DDP_MODE_DDP && plan.nodes > 1 && plan.shared_weights && !plan.thin_weights) {
         plan.thin_gradients = plan.thin_weights = true;
         if (fits_with(planned, &plan, &config, limits))
             advise(advice, "--zero 3");

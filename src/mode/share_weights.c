@@ -111,7 +111,8 @@ static enum ddp_status begin(struct ddp_share *share, struct piece *piece)
     return status;
 }
 
-static void punch(struct ddp_share *share, const struct array *array, int64_t begin, size_t elements)
+static void punch(struct ddp_share *share, const struct array *array, int64_t begin,
+                  size_t elements)
 {
     ddp_comm_punch(share->wire, memory_of(array, begin), elements * ddp_dtype_bytes(array->dtype));
 }
@@ -189,8 +190,8 @@ static void want(struct ddp_share_reader *reader, int group)
     for (int i = 0; i < frozen; i++) {
         const struct ddp_parameter *p = ddp_graph_frozen_at(graph, i);
         const int64_t first = (int64_t)(p->place / sizeof(float));
-        const int64_t end = first + (int64_t)(ddp_align_up(ddp_frozen_bytes(p), sizeof(float)) /
-                                              sizeof(float));
+        const int64_t end =
+            first + (int64_t)(ddp_align_up(ddp_frozen_bytes(p), sizeof(float)) / sizeof(float));
         if (reader->frozen[i].f32)
             want_range(held, FROZEN, first, end);
         if (reader->frozen[i].bf16)

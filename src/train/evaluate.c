@@ -149,7 +149,8 @@ static enum ddp_status open_batches(ddp_train_evaluator *e,
                                     const struct ddp_train_evaluator_setup *setup)
 {
     const int64_t full = e->count / e->batch_rows; /* batches */
-    const bool has_whole = (e->begin < e->end && e->begin < full) || (e->begin == e->end && e->idle);
+    const bool has_whole =
+        (e->begin < e->end && e->begin < full) || (e->begin == e->end && e->idle);
     const bool has_tail = e->begin < e->end && e->end > full;
     enum ddp_status status = make_sized(&e->whole, has_whole ? e->batch_rows : 0, setup);
     if (status == DDP_OK)

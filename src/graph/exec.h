@@ -147,6 +147,9 @@ void ddp_exec_set_reading(ddp_exec *exec, ddp_exec_reading *reading, void *arg);
 void ddp_graph_mark_group(const ddp_graph *graph, int group, struct ddp_graph_reads *learned,
                           struct ddp_graph_reads *frozen);
 
+/* Bytes of what is read by the group that reads most, as it lies, and the name of the first. */
+enum ddp_status ddp_graph_largest_group(const ddp_graph *graph, size_t *bytes, const char **name);
+
 /* The network part: writes all gradients. `ready` (may be NULL) is called as they become final, in
  * order: all elements of the flat array below `end` are. */
 typedef enum ddp_status ddp_exec_ready(void *arg, int64_t end);

@@ -5,6 +5,12 @@
 
 #include "graph/internal.h"
 
+#include "core/blocks.h"
+#include "core/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
 enum ddp_status ddp_graph_announce(const ddp_graph *graph, int pass, ddp_exec_before *before,
                                    void *arg)
 {
@@ -72,6 +78,42 @@ void ddp_graph_mark_group(const ddp_graph *graph, int group, struct ddp_graph_re
                 mark(graph, ddp_tensor_base(node->inputs[i]), node->reads_bf16 >> i & 1, learned,
                      frozen);
     }
+}
+
+/* Adds up what is marked.
+ *   name [out]  of the first, unless there is one already */
+static size_t marked_bytes(const struct ddp_parameter *table, int count,
+                           const struct ddp_graph_reads *reads, const char **name)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < count; i++) {
+        if (!reads[i].f32 && !reads[i].bf16)
+            continue;
+        bytes += ddp_values_bytes(table[i].frozen ? table[i].dtype : DDP_F32, table[i].count);
+        *name = *name ? *name : table[i].name;
+    }
+    return bytes;
+}
+
+enum ddp_status ddp_graph_largest_group(const ddp_graph *graph, size_t *bytes, const char **name)
+{
+    const size_t learned = (size_t)graph->parameter_count, frozen = (size_t)graph->frozen_count;
+    struct ddp_graph_reads *reads = ddp_array_alloc(learned + frozen + 1, sizeof *reads);
+    *bytes = 0;
+    if (!reads)
+        return DDP_ERR_MEMORY;
+    for (int group = 0; group < graph->block_count + 2 * graph->node_count; group++) {
+        const char *first = NULL;
+        memset(reads, 0, (learned + frozen) * sizeof *reads);
+        ddp_graph_mark_group(graph, group, reads, reads + learned);
+        const size_t own =
+            marked_bytes(graph->parameters, graph->parameter_count, reads, &first) +
+            marked_bytes(graph->frozen, graph->frozen_count, reads + learned, &first);
+        *name = own > *bytes ? first : *name;
+        *bytes = own > *bytes ? own : *bytes;
+    }
+    free(reads);
+    return DDP_OK;
 }
 
 enum ddp_status ddp_exec_walk_reading(const ddp_graph *graph, unsigned parts,

@@ -54,12 +54,7 @@ first=
 same "sync-batch-norm: 1 x 4" "$ddprun" -n 4 "$@" --size 20 --sync-batch-norm
 same "sync-batch-norm: 2 x 2" nodes 2 2 "$@" --size 20 --sync-batch-norm $split
 
-first=
-same "resumed: without interruption" "$trainer" $few --steps 6
-set -- "$trainer" $few --checkpoint "$work/checkpoints"
-nodes 2 2 "$@" --steps 2 $split >"$work/out" 2>&1 || fail "2 x 2: $(head -n 5 "$work/out")"
-"$ddprun" -n 2 "$@" --resume --steps 4 --zero 0 >"$work/out" 2>&1 || fail "-n 2: $(head -n 5 "$work/out")"
-same "resumed: 2 x 2, --zero 0, 3 x 1" nodes 3 1 "$@" --resume --steps 6 $split
+same_resumed "$split" "$trainer" $few
 count=$((count + 1))
 "$trainer" $few --steps 2 --save "$work/a.safetensors" >"$work/out" 2>&1 || fail "saved: $(head -n 5 "$work/out")"
 nodes 2 1 "$trainer" $few --steps 2 --save "$work/b.safetensors" $split >"$work/out" 2>&1 || fail "2 x 1, saved: $(head -n 5 "$work/out")"
@@ -88,6 +83,8 @@ of_nodes() {
     nodes 2 1 "$trainer" --device cpu --data "$work/text" --plan --zero 3 "$@" >"$work/out" 2>&1
     [ "$node_code" -eq "$code" ] && grep -q -e "$pattern" "$work/out" || fail "$name: exit code $node_code: $(head -n 5 "$work/out")"
 }
+ends "does not fit" 5 2 1 "$trainer" $gpt2 --no-eval --layers 1 --channels 65536 --heads 64 --zero 3
+said "does not fit" 'out of memory: .* its largest block begins with h[.0-9a-z_]* and takes 206.* GB in each node'
 of_nodes "plan" 0 '^update .*split over the workers with the gradients, and the weights over the nodes' --model gpt2
 of_nodes "sampled" 0 '^memory  *weights 344 MB' --model gpt2 --size 124M --no-eval --sample-every 5
 of_nodes "evaluated" 0 '^memory  *weights 2[0-9][0-9] MB' --model gpt2 --size 124M --val-split 0.2

@@ -142,8 +142,8 @@ void ddp_exec_set_before(ddp_exec *exec, ddp_exec_before *before, void *arg);
 typedef enum ddp_status ddp_exec_reading(void *arg, int group);
 void ddp_exec_set_reading(ddp_exec *exec, ddp_exec_reading *reading, void *arg);
 
-/* Adds which values a group reads: of parameters, and of frozen ones, both by number. Of frozen ones
- * `f32` is the values as they lie. */
+/* Adds which values a group reads: of parameters, and of frozen ones, both by number. Of frozen
+ * ones `f32` is the values as they lie. */
 void ddp_graph_mark_group(const ddp_graph *graph, int group, struct ddp_graph_reads *learned,
                           struct ddp_graph_reads *frozen);
 

@@ -70,7 +70,11 @@ static enum ddp_status read_sample(struct sample *sample, const struct log_run *
     struct step_times times;
     *sample = (struct sample){.run = run, .nodes = (int64_t)number_of(run, "nodes")};
     const bool local = strcmp(run_log_fact(run, "--sync-every"), "-") != 0;
-    sample->way = strcmp(run_log_fact(run, "--zero"), "0") == 0 ? DDP : ZERO_1;
+    const char *zero = run_log_fact(run, "--zero");
+    sample->way = strcmp(zero, "0") == 0   ? DDP
+                  : strcmp(zero, "2") == 0 ? ZERO_2
+                  : strcmp(zero, "3") == 0 ? ZERO_3
+                                           : ZERO_1;
     enum ddp_status status = step_times_of(&times, run->steps, run->step_count);
     if (status != DDP_OK)
         return status;

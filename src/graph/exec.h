@@ -142,8 +142,13 @@ void ddp_exec_set_before(ddp_exec *exec, ddp_exec_before *before, void *arg);
 typedef enum ddp_status ddp_exec_reading(void *arg, int group);
 void ddp_exec_set_reading(ddp_exec *exec, ddp_exec_reading *reading, void *arg);
 
-/* Sets the marks of the parameters (by number) that a group reads. */
-void ddp_graph_mark_group(const ddp_graph *graph, int group, bool *marks);
+/* Adds which values a group reads: of parameters, and of frozen ones, both by number. Of frozen
+ * ones `f32` is the values as they lie. */
+void ddp_graph_mark_group(const ddp_graph *graph, int group, struct ddp_graph_reads *learned,
+                          struct ddp_graph_reads *frozen);
+
+/* Bytes of what is read by the group that reads most, as it lies, and the name of the first. */
+enum ddp_status ddp_graph_largest_group(const ddp_graph *graph, size_t *bytes, const char **name);
 
 /* The network part: writes all gradients. `ready` (may be NULL) is called as they become final, in
  * order: all elements of the flat array below `end` are. */
@@ -154,7 +159,7 @@ enum ddp_status ddp_exec_backward(ddp_exec *exec, ddp_exec_ready *ready, void *a
 enum ddp_status ddp_exec_walk(const ddp_graph *graph, unsigned parts, ddp_exec_before *before,
                               ddp_exec_ready *ready, void *arg);
 
-/* Calls it as forward, loss and backward of a shard do. */
+/* Calls it as those parts of a shard do. */
 enum ddp_status ddp_exec_walk_reading(const ddp_graph *graph, unsigned parts,
                                       ddp_exec_reading *reading, void *arg);
 

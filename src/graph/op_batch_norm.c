@@ -180,7 +180,7 @@ ddp_tensor *ddp_graph_batch_norm_layer(ddp_graph *graph, const char *name, ddp_t
         .op = &batch_norm,
         .inputs = {x, made[0], made[1], residual, made[2], made[3]},
         .input_count = 6,
-        .keeps_inputs = 1u << X,
+        .keeps_inputs = 1u << X | 1u << GAMMA | 1u << BETA,
         .keeps_output = residual && activation != DDP_ACTIVATION_NONE,
         .saved_bytes = attributes.saved_bytes + attributes.sums_bytes,
         .saves_once = true,

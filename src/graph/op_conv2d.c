@@ -108,7 +108,7 @@ ddp_tensor *ddp_graph_conv2d_layer(ddp_graph *graph, const char *name, ddp_tenso
         .op = &conv2d,
         .inputs = {x, weight, bias},
         .input_count = 3,
-        .keeps_inputs = 1,
+        .keeps_inputs = 1 | 2,
         .keeps_output = options->activation != DDP_ACTIVATION_NONE,
         .overwrites_dy = options->activation != DDP_ACTIVATION_NONE,
         .forward_scratch = ddp_conv2d_forward_scratch_bytes(&attributes.shape),

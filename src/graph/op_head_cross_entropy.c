@@ -332,7 +332,7 @@ static ddp_tensor *build(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight, dd
         .op = &head_cross_entropy,
         .inputs = {x, weight, labels},
         .input_count = 3,
-        .keeps_inputs = 1 | 4,
+        .keeps_inputs = 1 | 2 | 4,
         .reads_bf16 = graph->compute == DDP_BF16 ? 2 : 0,
         .forward_scratch = scratch,
         .backward_scratch = scratch,

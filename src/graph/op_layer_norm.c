@@ -102,7 +102,7 @@ static ddp_tensor *add_norm(ddp_graph *graph, const struct ddp_op *op, const cha
         .op = op,
         .inputs = {x},
         .input_count = attributes.rms ? 2 : 3,
-        .keeps_inputs = 1,
+        .keeps_inputs = 1 | 2,
         .saved_bytes = 2 * (size_t)rows * sizeof(float),
         .backward_scratch = ddp_layer_norm_scratch_bytes(rows, features),
     };

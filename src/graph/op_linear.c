@@ -134,7 +134,7 @@ ddp_tensor *ddp_graph_linear(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight
         .op = &linear,
         .inputs = {x, weight, bias},
         .input_count = 3,
-        .keeps_inputs = weight->kind == TENSOR_PARAMETER, /* for its gradient */
+        .keeps_inputs = 2u | (weight->kind == TENSOR_PARAMETER), /* x for the weight's gradient */
         .reads_bf16 = graph->compute != DDP_BF16       ? 0
                       : graph->activations == DDP_BF16 ? 2 | 4
                                                        : 2, /* weight; bias */

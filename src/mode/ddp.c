@@ -194,6 +194,13 @@ static enum ddp_status gather_gradients(ddp_mode *mode, int64_t begin, int64_t c
     return ddp_share_gather_gradients(&((struct ddp *)mode)->share, begin, count);
 }
 
+static enum ddp_status open_reader(ddp_mode *mode, const ddp_graph *graph, unsigned parts,
+                                   struct ddp_share_reader **reader)
+{
+    struct ddp_share *share = &((struct ddp *)mode)->share;
+    return share->held ? ddp_share_reader_open(reader, share, graph, parts) : DDP_OK;
+}
+
 const struct ddp_mode_ops ddp_mode_ddp = {
     .bytes = sizeof(struct ddp),
     .open = ddp_open,
@@ -208,4 +215,5 @@ const struct ddp_mode_ops ddp_mode_ddp = {
     .apart = apart,
     .average = average,
     .gather_gradients = gather_gradients,
+    .open_reader = open_reader,
 };

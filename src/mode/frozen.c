@@ -5,6 +5,7 @@
 
 #include "mode/frozen.h"
 
+#include "comm/thin.h"
 #include "core/bf16.h"
 #include "core/blocks.h"
 #include "core/hash.h"
@@ -52,6 +53,12 @@ size_t ddp_frozen_device_bytes(const ddp_graph *graph, const ddp_graph *early,
 
 /* --- on the host ------------------------------------------------------------------------------ */
 
+static void place_rounded(struct ddp_frozen_host *host, const ddp_graph *graph)
+{
+    if (host->bytes > ddp_graph_frozen_bytes(graph))
+        host->rounded = (void *)((char *)host->values + ddp_graph_frozen_bytes(graph));
+}
+
 enum ddp_status ddp_frozen_host_alloc(struct ddp_frozen_host *host, const ddp_graph *graph,
                                       ddp_comm *comm, bool host_memory, enum ddp_dtype compute)
 {
@@ -69,8 +76,24 @@ enum ddp_status ddp_frozen_host_alloc(struct ddp_frozen_host *host, const ddp_gr
         return DDP_OK;
     if (status == DDP_OK && !host->values)
         status = DDP_ERR_MEMORY;
-    if (status == DDP_OK && host->bytes > ddp_graph_frozen_bytes(graph))
-        host->rounded = (void *)((char *)host->values + ddp_graph_frozen_bytes(graph));
+    if (status == DDP_OK)
+        place_rounded(host, graph);
+    return status;
+}
+
+enum ddp_status ddp_frozen_host_alloc_thin(struct ddp_frozen_host *host, const ddp_graph *graph,
+                                           ddp_comm *comm, enum ddp_dtype compute)
+{
+    enum ddp_status status = DDP_OK;
+    *host = (struct ddp_frozen_host){.comm = comm, .shared = true, .thin = true};
+    host->bytes = ddp_frozen_host_bytes(graph, compute);
+    if (host->bytes == 0)
+        return DDP_OK;
+    status = ddp_comm_alloc_thin_shared(comm, host->bytes, &host->values);
+    if (status == DDP_OK && ddp_comm_rank(comm) == 0)
+        status = ddp_comm_provide(comm, host->values, host->bytes);
+    if (status == DDP_OK)
+        place_rounded(host, graph);
     return status;
 }
 
@@ -87,7 +110,7 @@ enum ddp_status ddp_frozen_host_complete(struct ddp_frozen_host *host, const ddp
 {
     if (host->values && (!host->comm || ddp_comm_rank(host->comm) == 0))
         round_copies(host, graph);
-    if (!host->shared)
+    if (!host->shared || host->thin)
         return DDP_OK;
     return nodes > 1 ? ddp_comm_broadcast(host->comm, host->values, host->bytes / sizeof(float),
                                           DDP_F32, 0)

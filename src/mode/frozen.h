@@ -2,7 +2,8 @@
  *
  * The memory of frozen parameters. If devices compute in the host's memory, all workers of a
  * machine map one copy of all of them, which rank 0 fills; other devices have those their graphs
- * read, and rank 0 has all until then. */
+ * read, and rank 0 has all until then. With thin weights (share.h) a machine keeps a part of that
+ * copy, once the mode is made. */
 #ifndef DDP_MODE_FROZEN_H
 #define DDP_MODE_FROZEN_H
 
@@ -16,6 +17,7 @@ struct ddp_frozen_host {
     uint16_t *rounded; /* copies of those of float32, for graphs that compute in bf16; or NULL */
     size_t bytes;      /* of both */
     bool shared;       /* it belongs to a communicator, and to all workers of the machine */
+    bool thin;         /* ... which have a part of it: the mode sends rank 0's to all */
     ddp_comm *comm;    /* over all workers; NULL: there is only one */
 };
 
@@ -27,6 +29,11 @@ struct ddp_frozen_host {
  * DDP_ERR_MEMORY. */
 enum ddp_status ddp_frozen_host_alloc(struct ddp_frozen_host *host, const ddp_graph *graph,
                                       ddp_comm *comm, bool host_memory, enum ddp_dtype compute);
+
+/* The same of thin memory, which only rank 0 may fill: with nothing behind it elsewhere, until the
+ * mode is made. Devices compute in the host's memory. */
+enum ddp_status ddp_frozen_host_alloc_thin(struct ddp_frozen_host *host, const ddp_graph *graph,
+                                           ddp_comm *comm, enum ddp_dtype compute);
 
 /* After rank 0 has filled `values`: completes what is shared, on all machines. Collective. */
 enum ddp_status ddp_frozen_host_complete(struct ddp_frozen_host *host, const ddp_graph *graph,

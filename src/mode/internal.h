@@ -8,6 +8,8 @@
 #include "mode/network.h"
 #include "mode/updater.h"
 
+struct ddp_share_reader;
+
 struct ddp_mode {
     const struct ddp_mode_ops *ops;
     struct ddp_mode_setup setup;
@@ -58,6 +60,10 @@ struct ddp_mode_ops {
     enum ddp_status (*gather_gradients)(ddp_mode *mode, int64_t begin, int64_t count);
     /* Copies sums of gradients to host memory; NULL: the first replica has them all. */
     enum ddp_status (*get_gradients)(ddp_mode *mode, int64_t begin, int64_t count, float *values);
+    /* What a network's passes read, where a machine does not have all weights; leaves NULL where it
+     * has. NULL: all have. */
+    enum ddp_status (*open_reader)(ddp_mode *mode, const ddp_graph *graph, unsigned parts,
+                                   struct ddp_share_reader **reader);
     /* NULL: a network is an exec on the first replica's device. */
     const struct ddp_network_ops *network;
 };
@@ -76,6 +82,7 @@ struct ddp_network_ops {
     enum ddp_status (*open)(ddp_network *network, const ddp_graph *graph, unsigned parts);
     void (*close)(ddp_network *network);
     enum ddp_status (*run)(ddp_network *network, const void *x, const void *labels);
+    enum ddp_status (*idle)(ddp_network *network); /* NULL: nobody waits for it */
 };
 
 extern const struct ddp_mode_ops ddp_mode_ddp, ddp_mode_dp, ddp_mode_pipeline;

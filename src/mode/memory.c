@@ -57,8 +57,7 @@ static double thin_bytes(const struct ddp_mode_setup *setup, const struct ddp_mo
             ddp_lanes_run_of(setup->run.shards, setup->run.lanes, place->workers, r);
         passes = ddp_lanes_shards(&run) > passes ? ddp_lanes_shards(&run) : passes;
     }
-    return (double)passes * moved * (double)weights_bytes(setup) /
-           (double)ddp_graph_flat_count(setup->graph);
+    return (double)passes * moved;
 }
 
 /* What a worker gets of the weights that others have updated, if it gets all: once after an update,
@@ -152,8 +151,11 @@ static enum ddp_status add_optimizer(const struct ddp_mode_setup *setup,
 static void add_frozen(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place,
                        int sharers, struct ddp_mode_memory *memory)
 {
+    size_t bytes = ddp_frozen_host_bytes(setup->graph, setup->compute);
+    if (is_thin(setup, place))
+        bytes = (size_t)((double)bytes * place->node_workers / place->workers);
     memory->frozen += place->host_memory
-                          ? part_of(ddp_frozen_host_bytes(setup->graph, setup->compute), sharers)
+                          ? part_of(bytes, sharers)
                           : ddp_frozen_device_bytes(setup->graph, setup->early, setup->compute);
 }
 
@@ -166,23 +168,23 @@ static int units_of(const struct ddp_mode_setup *setup, const struct ddp_mode_pl
                : place->workers;
 }
 
-/* Adds a worker's part of its machine's weights, or its own. */
+/* Adds a worker's part of its machine's weights, or its own; with thin weights, of what passes
+ * bring together too, frozen ones included. */
 static enum ddp_status add_weights(const struct ddp_mode_setup *setup,
                                    const struct ddp_mode_place *place, size_t *bytes)
 {
     const size_t all = weights_bytes(setup);
-    const double flat = (double)ddp_graph_flat_count(setup->graph);
+    const size_t frozen = ddp_frozen_host_bytes(setup->graph, setup->compute);
     const double others = 1 - (double)place->node_workers / place->workers;
-    double held = others * flat, moved;
+    double held = others * (double)(all + frozen), moved;
     enum ddp_status status = DDP_OK;
-    if (!is_shared(setup, place)) {
-        *bytes += all;
+    if (!is_thin(setup, place)) {
+        *bytes += is_shared(setup, place) ? part_of(all, place->node_workers) : all;
         return DDP_OK;
     }
-    if (is_thin(setup, place) && !setup->whole_weights)
+    if (!setup->whole_weights)
         status = ddp_share_weights_held(setup, others, &held, &moved);
-    const double part = ((1 - others) * flat + held) / flat;
-    *bytes += part_of((size_t)(part * (double)all), place->node_workers);
+    *bytes += part_of((size_t)((1 - others) * (double)all + held), place->node_workers);
     return status;
 }
 

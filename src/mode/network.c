@@ -7,6 +7,7 @@
 #include "mode/internal.h"
 
 #include "core/memory.h"
+#include "mode/share.h"
 
 #include <stdlib.h>
 
@@ -14,6 +15,7 @@ struct whole {
     struct ddp_network network;
     void *input[2]; /* staging where the device cannot read the host's memory */
     size_t input_bytes[2];
+    struct ddp_share_reader *reader; /* NULL: all weights are there */
 };
 
 static enum ddp_status whole_open(ddp_network *network, const ddp_graph *graph, unsigned parts)
@@ -27,6 +29,10 @@ static enum ddp_status whole_open(ddp_network *network, const ddp_graph *graph, 
     ddp_exec_set_weights_bf16(network->exec, ddp_mode_weights_bf16(mode));
     ddp_exec_set_frozen(network->exec, mode->replicas->frozen.values,
                         mode->replicas->frozen.rounded);
+    if (mode->ops->open_reader)
+        status = mode->ops->open_reader(network->mode, graph, parts, &whole->reader);
+    if (status == DDP_OK && whole->reader)
+        ddp_share_reader_watch(whole->reader, network->exec);
     for (int i = 0; status == DDP_OK && i < 2 && !ddp_device_host_memory(network->device); i++) {
         whole->input_bytes[i] =
             i == 0 || (parts & DDP_EXEC_LOSS) ? ddp_exec_input_bytes(network->exec, i) : 0;
@@ -42,6 +48,7 @@ static void whole_close(ddp_network *network)
     for (int i = 0; i < 2; i++)
         ddp_device_free(network->device, whole->input[i], whole->input_bytes[i]);
     ddp_exec_destroy(network->exec);
+    ddp_share_reader_close(whole->reader);
 }
 
 static enum ddp_status whole_run(ddp_network *network, const void *x, const void *labels)
@@ -53,11 +60,18 @@ static enum ddp_status whole_run(ddp_network *network, const void *x, const void
     return status == DDP_OK ? ddp_exec_forward(network->exec) : status;
 }
 
+static enum ddp_status whole_idle(ddp_network *network)
+{
+    struct ddp_share_reader *reader = ((struct whole *)network)->reader;
+    return reader ? ddp_share_reader_idle(reader) : DDP_OK;
+}
+
 static const struct ddp_network_ops whole_ops = {
     .bytes = sizeof(struct whole),
     .open = whole_open,
     .close = whole_close,
     .run = whole_run,
+    .idle = whole_idle,
 };
 
 enum ddp_status ddp_network_open(ddp_network **network, ddp_mode *mode, const ddp_graph *graph,
@@ -90,6 +104,11 @@ void ddp_network_close(ddp_network *network)
 enum ddp_status ddp_network_run(ddp_network *network, const void *x, const void *labels)
 {
     return network->ops->run(network, x, labels);
+}
+
+enum ddp_status ddp_network_idle(ddp_network *network)
+{
+    return network->ops->idle ? network->ops->idle(network) : DDP_OK;
 }
 
 ddp_exec *ddp_network_exec(const ddp_network *network)

@@ -24,6 +24,10 @@ void ddp_network_close(ddp_network *network);
  *              loss is not run */
 enum ddp_status ddp_network_run(ddp_network *network, const void *x, const void *labels);
 
+/* Takes part in a batch of others, output and loss. With thin weights (ddp_mode_setup) all workers
+ * run equally many; else nobody waits. */
+enum ddp_status ddp_network_idle(ddp_network *network);
+
 /* The exec that has the output of the last batch, and runs its loss; NULL: another worker has
  * it. */
 ddp_exec *ddp_network_exec(const ddp_network *network);

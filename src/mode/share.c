@@ -313,8 +313,9 @@ enum ddp_status ddp_share_open(struct ddp_share *share, ddp_mode *mode, ddp_comm
     if (share->thin)
         ddp_share_watch(share);
     if (share->held)
-        ddp_share_hold_watch(share);
-    status = list_ranges(share);
+        status = ddp_share_hold_watch(share);
+    if (status == DDP_OK)
+        status = list_ranges(share);
     const int64_t count = share_replica(share)->flat_count;
     if (status == DDP_OK && wire)
         status = share->held ? spread_thin(share, 0, count, setup->weights)

@@ -14,8 +14,9 @@
  * (ZeRO, stage 2). Memory is there for what backward is about to write and for
  * DDP_SHARE_ON_THE_WAY buckets; what lanes add up in before the last pass is whole.
  *
- * With thin weights a machine keeps the slices of its workers (ZeRO, stage 3). Those of the others
- * are collected before passes read them, go when they have been read, and are old after an update.
+ * With thin weights a machine keeps the slices of its workers (ZeRO, stage 3), of frozen ones too.
+ * Those of the others are collected before passes read them, go when they have been read, and are
+ * old after an update.
  *
  * Where a device computes in bf16 it reads few weights in float32: those of norms and embeddings.
  * Of the others the workers collect only the bf16 copy, and each keeps the float32 values of its
@@ -86,11 +87,21 @@ enum ddp_status ddp_share_packed_count(const struct ddp_mode_setup *setup, int r
 /* Elements of an array of gradients that are there at once, at most, while one pass writes it. */
 enum ddp_status ddp_share_window(const struct ddp_mode_setup *setup, int size, int64_t *count);
 
-/* Elements of other machines' weights that are there at once, at most, while passes read them.
+/* Bytes of other machines' weights that are there at once, at most, while passes read them.
  *   others       the part of all that these machines have
- *   moved [out]  elements that are brought together for a pass, of all machines */
+ *   moved [out]  bytes that are brought together for a pass, of all machines */
 enum ddp_status ddp_share_weights_held(const struct ddp_mode_setup *setup, double others,
-                                       double *elements, double *moved);
+                                       double *bytes, double *moved);
+
+/* Thin weights that other passes read than those of training, each of them run by all workers
+ * together: one that has nothing to compute is idle. Opened one by one in the same order by all.
+ *   parts  of enum ddp_exec_part
+ * Close it even after a failure. */
+enum ddp_status ddp_share_reader_open(struct ddp_share_reader **reader, struct ddp_share *share,
+                                      const ddp_graph *graph, unsigned parts);
+void ddp_share_reader_close(struct ddp_share_reader *reader); /* takes NULL */
+void ddp_share_reader_watch(struct ddp_share_reader *reader, ddp_exec *exec);
+enum ddp_status ddp_share_reader_idle(struct ddp_share_reader *reader);
 
 /* As ddp_mode_put_weights(), and what ddp_mode_get_gradients() needs: all workers' sums here. */
 enum ddp_status ddp_share_put_weights(struct ddp_share *share, int64_t begin, int64_t count,

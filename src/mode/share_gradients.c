@@ -20,8 +20,8 @@ enum ddp_status ddp_share_cut(struct ddp_share *share)
     const struct ddp_mode_setup *setup = &share->mode->setup;
     const int64_t count = ddp_graph_flat_count(setup->graph);
     const int64_t grain = DDP_UPDATE_GRAIN, most = (int64_t)(FIRST_BUCKET_BYTES / sizeof(float));
-    int64_t size = (int64_t)(setup->bucket_bytes / sizeof(float)) / grain * grain, end = 0;
-    size = size < grain ? grain : size;
+    const int64_t size = share_cut_size(setup);
+    int64_t end = 0;
     share->bucket_end = ddp_array_alloc((size_t)(count / size + 3), sizeof *share->bucket_end);
     if (!share->bucket_end)
         return DDP_ERR_MEMORY;

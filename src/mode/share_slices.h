@@ -23,6 +23,14 @@ static inline size_t share_bucket_elements(const struct ddp_share *share, int bu
     return (size_t)(share->bucket_end[bucket] - share_bucket_begin(share, bucket));
 }
 
+/* Elements of a bucket, but for those at the front: whole grains. */
+static inline int64_t share_cut_size(const struct ddp_mode_setup *setup)
+{
+    const int64_t grain = DDP_UPDATE_GRAIN;
+    const int64_t size = (int64_t)(setup->bucket_bytes / sizeof(float)) / grain * grain;
+    return size < grain ? grain : size;
+}
+
 /* This worker's slices, one a bucket, and where their state lies when it is kept without gaps. */
 struct share_slice {
     int64_t begin, end, packed;
@@ -57,8 +65,9 @@ void ddp_share_watch(struct ddp_share *share);
 enum ddp_status ddp_share_hold_open(struct ddp_share *share);
 void ddp_share_hold_close(struct ddp_share *share);
 
-/* They are there from now on when passes read them. */
-void ddp_share_hold_watch(struct ddp_share *share);
+/* After opening the replica: they are there from now on when passes read them. Sends rank 0's
+ * frozen ones to all. Collective. */
+enum ddp_status ddp_share_hold_watch(struct ddp_share *share);
 
 /* Memory for all of a bucket, and giving back what other machines have of it: of one that is not
  * held, or of all that are, when nobody here reads them. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Weights of which a machine keeps its workers' slices (ZeRO, stage 3); see share.h. Buckets come
+ * Weights of which a machine keeps its workers' slices (ZeRO, stage 3); see share.h. Pieces come
  * before a group of parameters is read (graph/exec.h), those of the next group while this one
  * computes. All workers start and await the same gatherings in the same order, so each knows of the
  * others on its machine what it needs to know: when a gathering is complete, they have come to the
@@ -15,34 +15,65 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct bucket {
+/* A part of an array, which comes and goes as a whole. */
+struct piece {
+    int64_t begin, end;                 /* elements of the array */
     enum { AWAY, COMING, THERE } state; /* of what other machines have */
     int64_t wanted;                     /* the last turn that it was wanted in */
     int64_t begun;                      /* COMING: the turn in which that was started, */
     int64_t call;                       /* ... and what number of `started` it is */
 };
 
-struct ddp_share_weights {
-    struct bucket *buckets;
-    bool *marks, *wanted;    /* of parameters, of buckets */
-    int *order, order_count; /* the groups of a pass, as they follow each other */
-    int at, group;           /* in order; the current one, -1: none */
-    int64_t turn;            /* counts changes of what is wanted */
-    double others;           /* a plan: the part of a bucket that other machines have */
-    double there, most;      /* ... elements of these */
-    double begun;            /* elements of buckets that were to come */
+/* What is split: weights in buckets, frozen ones as they lie, in elements of 4 bytes; the bf16
+ * copies of either. */
+enum { LEARNED, LEARNED_BF16, FROZEN, FROZEN_BF16, ARRAYS };
+
+struct array {
+    char *memory; /* NULL: a plan */
+    enum ddp_dtype dtype;
+    struct piece *pieces; /* of those of all arrays */
+    int count;
 };
 
-static bool overlaps(const struct ddp_share *share, int bucket, int64_t begin, int64_t end)
+struct ddp_share_weights {
+    struct array arrays[ARRAYS];
+    struct piece *pieces;
+    int count;
+    bool *wanted;                                /* by piece */
+    struct ddp_share_reader *training, *current; /* the second: whose group is there, or NULL */
+    int64_t turn;                                /* counts changes of what is wanted */
+    double others;                               /* a plan: the part that other machines have */
+    double there, most;                          /* ... bytes of that */
+    double begun;                                /* bytes of pieces that were to come */
+};
+
+struct ddp_share_reader {
+    struct ddp_share *share;
+    const ddp_graph *graph;
+    unsigned parts;
+    struct ddp_graph_reads *learned, *frozen; /* by parameter */
+    int *order, order_count;                  /* the groups of a pass, as they follow each other */
+    int at, group;                            /* in order; the current one */
+};
+
+/* --- one piece -------------------------------------------------------------------------------- */
+
+static const struct array *array_of(const struct ddp_share_weights *held, const struct piece *piece)
 {
-    return share_bucket_begin(share, bucket) < end && begin < share->bucket_end[bucket];
+    const struct array *array = held->arrays;
+    while (piece < array->pieces || piece >= array->pieces + array->count)
+        array++;
+    return array;
 }
 
-/* --- one bucket ------------------------------------------------------------------------------- */
-
-static void count(struct ddp_share_weights *held, double elements)
+static void *memory_of(const struct array *array, int64_t element)
 {
-    held->there += elements * held->others;
+    return array->memory + (size_t)element * ddp_dtype_bytes(array->dtype);
+}
+
+static void count(struct ddp_share_weights *held, double bytes)
+{
+    held->there += bytes * held->others;
     held->most = held->there > held->most ? held->there : held->most;
 }
 
@@ -53,59 +84,54 @@ static bool leads(const struct ddp_share *share)
     return ddp_job_node_rank(share->mode->setup.job) == 0;
 }
 
-static enum ddp_status gather(struct ddp_share *share, void *memory, size_t elements,
-                              enum ddp_dtype dtype)
+static enum ddp_status provide(struct ddp_share *share, const struct piece *piece)
 {
-    enum ddp_status status = DDP_OK;
-    if (leads(share))
-        status = ddp_comm_provide(share->wire, memory, elements * ddp_dtype_bytes(dtype));
-    share->started++;
-    return status == DDP_OK ? ddp_comm_gather_slices_start(share->wire, memory, elements,
-                                                           DDP_UPDATE_GRAIN, dtype)
-                            : status;
+    const struct array *array = array_of(share->held, piece);
+    return ddp_comm_provide(share->wire, memory_of(array, piece->begin),
+                            (size_t)(piece->end - piece->begin) * ddp_dtype_bytes(array->dtype));
 }
 
-static enum ddp_status begin(struct ddp_share *share, int bucket)
+static enum ddp_status begin(struct ddp_share *share, struct piece *piece)
 {
-    struct bucket *b = &share->held->buckets[bucket];
-    const size_t elements = share_bucket_elements(share, bucket);
-    const int64_t first = share_bucket_begin(share, bucket);
-    const struct ddp_replica *replica = share_replica(share);
+    struct ddp_share_weights *held = share->held;
+    const struct array *array = array_of(held, piece);
+    const size_t elements = (size_t)(piece->end - piece->begin);
+    const double bytes = (double)(elements * ddp_dtype_bytes(array->dtype));
     enum ddp_status status = DDP_OK;
-    count(share->held, (double)elements);
-    share->held->begun += (double)elements;
-    if (share->wire)
-        status = gather(share, replica->weights + first, elements, DDP_F32);
-    if (status == DDP_OK && share->wire && replica->weights_bf16)
-        status = gather(share, replica->weights_bf16 + first, elements, DDP_BF16);
-    *b = (struct bucket){COMING, share->held->turn, share->held->turn, share->started};
+    count(held, bytes);
+    held->begun += bytes;
+    if (share->wire && leads(share))
+        status = provide(share, piece);
+    if (status == DDP_OK && share->wire)
+        status = ddp_comm_gather_slices_start(share->wire, memory_of(array, piece->begin), elements,
+                                              DDP_UPDATE_GRAIN, array->dtype);
+    piece->state = COMING;
+    piece->wanted = piece->begun = held->turn;
+    piece->call = ++share->started;
     return status;
 }
 
-static void punch(struct ddp_share *share, int64_t begin, int64_t end)
+static void punch(struct ddp_share *share, const struct array *array, int64_t begin,
+                  size_t elements)
 {
-    const struct ddp_replica *replica = share_replica(share);
-    const size_t elements = (size_t)(end - begin);
-    ddp_comm_punch(share->wire, replica->weights + begin, elements * sizeof(float));
-    if (replica->weights_bf16)
-        ddp_comm_punch(share->wire, replica->weights_bf16 + begin, elements * sizeof(uint16_t));
+    ddp_comm_punch(share->wire, memory_of(array, begin), elements * ddp_dtype_bytes(array->dtype));
 }
 
 /* All but the slices of this machine's workers. */
-static void give_back(struct ddp_share *share, int bucket)
+static void give_back(struct ddp_share *share, struct piece *piece)
 {
-    const size_t elements = share_bucket_elements(share, bucket);
-    const int64_t first = share_bucket_begin(share, bucket);
-    share->held->buckets[bucket].state = AWAY;
-    count(share->held, -(double)elements);
+    const struct array *array = array_of(share->held, piece);
+    const size_t elements = (size_t)(piece->end - piece->begin);
+    piece->state = AWAY;
+    count(share->held, -(double)(elements * ddp_dtype_bytes(array->dtype)));
     if (!share->wire || !leads(share))
         return;
     const int *starts =
         ddp_job_node_starts(share->mode->setup.job) + ddp_job_node(share->mode->setup.job);
     const size_t own = ddp_slice_begin(elements, DDP_UPDATE_GRAIN, starts[0], share->size);
     const size_t end = ddp_slice_begin(elements, DDP_UPDATE_GRAIN, starts[1], share->size);
-    punch(share, first, first + (int64_t)own);
-    punch(share, first + (int64_t)end, share->bucket_end[bucket]);
+    punch(share, array, piece->begin, own);
+    punch(share, array, piece->begin + (int64_t)end, elements - end);
 }
 
 /* --- what is wanted --------------------------------------------------------------------------- */
@@ -118,68 +144,96 @@ static enum ddp_status hold(struct ddp_share *share)
     const int64_t turn = ++held->turn;
     int64_t here = 0, call = 0;
     enum ddp_status status = DDP_OK;
-    for (int i = 0; status == DDP_OK && i < share->bucket_count; i++) {
-        struct bucket *b = &held->buckets[i];
-        if (held->wanted[i] && b->state == AWAY)
-            status = begin(share, i);
-        if (held->wanted[i] && b->state == COMING) {
-            here = b->begun > here ? b->begun : here;
-            call = b->call > call ? b->call : call;
-            b->state = THERE;
+    for (int i = 0; status == DDP_OK && i < held->count; i++) {
+        struct piece *p = &held->pieces[i];
+        if (held->wanted[i] && p->state == AWAY)
+            status = begin(share, p);
+        if (held->wanted[i] && p->state == COMING) {
+            here = p->begun > here ? p->begun : here;
+            call = p->call > call ? p->call : call;
+            p->state = THERE;
         }
-        b->wanted = held->wanted[i] ? turn : b->wanted;
+        p->wanted = held->wanted[i] ? turn : p->wanted;
     }
     if (status == DDP_OK && call > 0 && share->wire)
         status = ddp_comm_settle(share->wire, (int)(share->started - call));
-    for (int i = 0; status == DDP_OK && i < share->bucket_count; i++)
-        if (held->buckets[i].state == THERE && held->buckets[i].wanted < here)
-            give_back(share, i);
+    for (int i = 0; status == DDP_OK && i < held->count; i++)
+        if (held->pieces[i].state == THERE && held->pieces[i].wanted < here)
+            give_back(share, &held->pieces[i]);
     return status;
 }
 
-static void want(struct ddp_share *share, int group)
+static void want_range(struct ddp_share_weights *held, int array, int64_t begin, int64_t end)
 {
-    struct ddp_share_weights *held = share->held;
-    const ddp_graph *graph = share->mode->setup.graph;
-    memset(held->wanted, 0, (size_t)share->bucket_count * sizeof *held->wanted);
-    memset(held->marks, 0, (size_t)ddp_graph_parameter_count(graph) * sizeof *held->marks);
-    ddp_graph_mark_group(graph, group, held->marks);
-    for (int i = 0; i < ddp_graph_parameter_count(graph); i++) {
+    const struct array *a = &held->arrays[array];
+    for (int i = 0; i < a->count; i++)
+        held->wanted[a->pieces + i - held->pieces] |=
+            a->pieces[i].begin < end && begin < a->pieces[i].end;
+}
+
+static void want(struct ddp_share_reader *reader, int group)
+{
+    struct ddp_share_weights *held = reader->share->held;
+    const ddp_graph *graph = reader->graph;
+    const int learned = ddp_graph_parameter_count(graph), frozen = ddp_graph_frozen_count(graph);
+    memset(held->wanted, 0, (size_t)held->count * sizeof *held->wanted);
+    memset(reader->learned, 0, (size_t)learned * sizeof *reader->learned);
+    memset(reader->frozen, 0, (size_t)frozen * sizeof *reader->frozen);
+    ddp_graph_mark_group(graph, group, reader->learned, reader->frozen);
+    for (int i = 0; i < learned; i++) {
         const struct ddp_parameter *p = ddp_graph_parameter_at(graph, i);
-        for (int b = 0; held->marks[i] && b < share->bucket_count; b++)
-            held->wanted[b] |= overlaps(share, b, p->offset, ddp_parameter_end(p));
+        if (reader->learned[i].f32)
+            want_range(held, LEARNED, p->offset, ddp_parameter_end(p));
+        if (reader->learned[i].bf16)
+            want_range(held, LEARNED_BF16, p->offset, ddp_parameter_end(p));
+    }
+    for (int i = 0; i < frozen; i++) {
+        const struct ddp_parameter *p = ddp_graph_frozen_at(graph, i);
+        const int64_t first = (int64_t)(p->place / sizeof(float));
+        const int64_t end =
+            first + (int64_t)(ddp_align_up(ddp_frozen_bytes(p), sizeof(float)) / sizeof(float));
+        if (reader->frozen[i].f32)
+            want_range(held, FROZEN, first, end);
+        if (reader->frozen[i].bf16)
+            want_range(held, FROZEN_BF16, first, end);
     }
 }
 
 /* As ddp_exec_reading. */
 static enum ddp_status come_to(void *arg, int group)
 {
-    struct ddp_share *share = arg;
+    struct ddp_share_reader *reader = arg;
+    struct ddp_share *share = reader->share;
     struct ddp_share_weights *held = share->held;
-    if (group == held->group)
+    if (reader == held->current && group == reader->group)
         return share->wire ? ddp_comm_progress(share->wire) : DDP_OK;
-    want(share, group);
+    want(reader, group);
     enum ddp_status status = hold(share);
-    held->group = group;
+    if (reader != held->current)
+        reader->at = reader->order_count - 1; /* a pass begins */
+    held->current = reader;
+    reader->group = group;
     do
-        held->at = (held->at + 1) % held->order_count;
-    while (held->order[held->at] != group);
-    if (held->at + 1 == held->order_count)
-        return status;
-    want(share, held->order[held->at + 1]);
-    for (int i = 0; status == DDP_OK && i < share->bucket_count; i++)
-        if (held->wanted[i] && held->buckets[i].state == AWAY)
-            status = begin(share, i);
+        reader->at = (reader->at + 1) % reader->order_count;
+    while (reader->order[reader->at] != group);
+    if (reader->at + 1 == reader->order_count) /* gradients are on their way still, if any */
+        return status == DDP_OK && share->wire && !(reader->parts & DDP_EXEC_BACKWARD)
+                   ? ddp_comm_finish(share->wire)
+                   : status;
+    want(reader, reader->order[reader->at + 1]);
+    for (int i = 0; status == DDP_OK && i < held->count; i++)
+        if (held->wanted[i] && held->pieces[i].state == AWAY)
+            status = begin(share, &held->pieces[i]);
     return status;
 }
 
-/* --- from outside ----------------------------------------------------------------------------- */
+/* --- who reads -------------------------------------------------------------------------------- */
 
 static enum ddp_status note_group(void *arg, int group)
 {
-    struct ddp_share_weights *held = arg;
-    if (held->order_count == 0 || held->order[held->order_count - 1] != group)
-        held->order[held->order_count++] = group;
+    struct ddp_share_reader *reader = arg;
+    if (reader->order_count == 0 || reader->order[reader->order_count - 1] != group)
+        reader->order[reader->order_count++] = group;
     return DDP_OK;
 }
 
@@ -190,85 +244,174 @@ static enum ddp_status count_group(void *arg, int group)
     return DDP_OK;
 }
 
+enum ddp_status ddp_share_reader_open(struct ddp_share_reader **reader, struct ddp_share *share,
+                                      const ddp_graph *graph, unsigned parts)
+{
+    const size_t learned = (size_t)ddp_graph_parameter_count(graph);
+    const size_t frozen = (size_t)ddp_graph_frozen_count(graph);
+    size_t groups = 0;
+    struct ddp_share_reader *r = *reader = ddp_array_alloc(1, sizeof *r);
+    if (!r)
+        return DDP_ERR_MEMORY;
+    enum ddp_status status = ddp_exec_walk_reading(graph, parts, count_group, &groups);
+    if (status != DDP_OK)
+        return status;
+    *r = (struct ddp_share_reader){.share = share, .graph = graph, .parts = parts};
+    r->learned = ddp_array_alloc(learned + 1, sizeof *r->learned);
+    r->frozen = ddp_array_alloc(frozen + 1, sizeof *r->frozen);
+    r->order = ddp_array_alloc(groups + 1, sizeof *r->order);
+    if (!r->learned || !r->frozen || !r->order)
+        return DDP_ERR_MEMORY;
+    return ddp_exec_walk_reading(graph, parts, note_group, r);
+}
+
+void ddp_share_reader_close(struct ddp_share_reader *reader)
+{
+    if (!reader)
+        return;
+    if (reader->share && reader->share->held && reader->share->held->current == reader)
+        reader->share->held->current = NULL;
+    free(reader->order);
+    free(reader->frozen);
+    free(reader->learned);
+    free(reader);
+}
+
+void ddp_share_reader_watch(struct ddp_share_reader *reader, ddp_exec *exec)
+{
+    ddp_exec_set_reading(exec, come_to, reader);
+}
+
+enum ddp_status ddp_share_reader_idle(struct ddp_share_reader *reader)
+{
+    return ddp_exec_walk_reading(reader->graph, reader->parts, come_to, reader);
+}
+
+/* --- all of it -------------------------------------------------------------------------------- */
+
+/* Cuts an array; bucket by bucket, or into pieces of so many elements. */
+static void cut(struct ddp_share *share, int array, int64_t elements, int64_t size)
+{
+    struct ddp_share_weights *held = share->held;
+    struct array *a = &held->arrays[array];
+    const bool learned = array == LEARNED || array == LEARNED_BF16;
+    a->dtype = array == LEARNED || array == FROZEN ? DDP_F32 : DDP_BF16;
+    a->pieces = held->pieces + held->count;
+    for (int64_t at = 0; at < elements;) {
+        const int64_t next = learned ? share->bucket_end[a->count] : at + size;
+        a->pieces[a->count++] =
+            (struct piece){.begin = at, .end = next < elements ? next : elements};
+        at = next;
+    }
+    held->count += a->count;
+}
+
 enum ddp_status ddp_share_hold_open(struct ddp_share *share)
 {
-    const ddp_graph *graph = share->mode->setup.graph;
-    const size_t parameters = (size_t)ddp_graph_parameter_count(graph);
-    size_t groups = 0;
+    const struct ddp_mode_setup *setup = &share->mode->setup;
+    const int64_t flat = ddp_graph_flat_count(setup->graph);
+    const int64_t frozen = (int64_t)(ddp_graph_frozen_bytes(setup->graph) / sizeof(float));
+    const int64_t copied = (int64_t)(ddp_graph_frozen_f32_bytes(setup->graph) / sizeof(float));
+    const int64_t size = share_cut_size(setup);
+    const size_t most = 2 * (size_t)(share->bucket_count + frozen / size + 1);
     struct ddp_share_weights *held = share->held = ddp_array_alloc(1, sizeof *held);
     if (!held)
         return DDP_ERR_MEMORY;
-    enum ddp_status status =
-        ddp_exec_walk_reading(graph, DDP_MODE_WORKER_PARTS, count_group, &groups);
-    if (status != DDP_OK)
-        return status;
-    held->buckets = ddp_array_alloc((size_t)share->bucket_count, sizeof *held->buckets);
-    held->wanted = ddp_array_alloc((size_t)share->bucket_count, sizeof *held->wanted);
-    held->marks = ddp_array_alloc(parameters, sizeof *held->marks);
-    held->order = ddp_array_alloc(groups + 1, sizeof *held->order);
-    held->group = -1;
-    if (!held->buckets || !held->wanted || !held->marks || !held->order)
+    held->pieces = ddp_array_alloc(most, sizeof *held->pieces);
+    held->wanted = ddp_array_alloc(most, sizeof *held->wanted);
+    if (!held->pieces || !held->wanted)
         return DDP_ERR_MEMORY;
-    status = ddp_exec_walk_reading(graph, DDP_MODE_WORKER_PARTS, note_group, held);
-    held->at = held->order_count - 1;
-    return status;
+    cut(share, LEARNED, flat, 0);
+    cut(share, LEARNED_BF16, setup->compute == DDP_BF16 ? flat : 0, 0);
+    cut(share, FROZEN, frozen, size);
+    cut(share, FROZEN_BF16, setup->compute == DDP_BF16 ? copied : 0, size);
+    return ddp_share_reader_open(&held->training, share, setup->graph, DDP_MODE_WORKER_PARTS);
 }
 
 void ddp_share_hold_close(struct ddp_share *share)
 {
     if (!share->held)
         return;
-    free(share->held->order);
-    free(share->held->marks);
+    ddp_share_reader_close(share->held->training);
     free(share->held->wanted);
-    free(share->held->buckets);
+    free(share->held->pieces);
     free(share->held);
 }
 
-void ddp_share_hold_watch(struct ddp_share *share)
+/* Rank 0's frozen ones become everybody's. */
+static enum ddp_status spread_frozen(struct ddp_share *share)
+{
+    struct ddp_share_weights *held = share->held;
+    enum ddp_status status = DDP_OK;
+    for (int i = 0; status == DDP_OK && i < held->count; i++) {
+        struct piece *p = &held->pieces[i];
+        const struct array *array = array_of(held, p);
+        if (array < &held->arrays[FROZEN])
+            continue;
+        if (leads(share))
+            status = provide(share, p);
+        if (status == DDP_OK)
+            status = ddp_comm_broadcast(share->wire, memory_of(array, p->begin),
+                                        (size_t)(p->end - p->begin), array->dtype, 0);
+        if (status == DDP_OK)
+            status = ddp_comm_barrier(share->wire);
+        give_back(share, p);
+    }
+    return status;
+}
+
+enum ddp_status ddp_share_hold_watch(struct ddp_share *share)
 {
     const struct ddp_replica *replica = share_replica(share);
-    ddp_exec_set_reading(replica->exec, come_to, share);
+    const struct ddp_frozen_host *frozen = share->mode->setup.frozen;
+    struct ddp_share_weights *held = share->held;
+    held->arrays[LEARNED].memory = (char *)replica->weights;
+    held->arrays[LEARNED_BF16].memory = (char *)replica->weights_bf16;
+    held->arrays[FROZEN].memory = frozen ? frozen->values : NULL;
+    held->arrays[FROZEN_BF16].memory = frozen ? (char *)frozen->rounded : NULL;
+    ddp_share_reader_watch(held->training, replica->exec);
     if (replica->tail_exec)
-        ddp_exec_set_reading(replica->tail_exec, come_to, share);
+        ddp_share_reader_watch(held->training, replica->tail_exec);
+    return spread_frozen(share);
 }
 
 enum ddp_status ddp_share_provide_weights(struct ddp_share *share, int bucket)
 {
-    const struct ddp_replica *replica = share_replica(share);
-    const int64_t first = share_bucket_begin(share, bucket);
-    const size_t elements = share_bucket_elements(share, bucket);
-    enum ddp_status status =
-        ddp_comm_provide(share->wire, replica->weights + first, elements * sizeof(float));
-    return status == DDP_OK && replica->weights_bf16
-               ? ddp_comm_provide(share->wire, replica->weights_bf16 + first,
-                                  elements * sizeof(uint16_t))
+    const struct ddp_share_weights *held = share->held;
+    enum ddp_status status = provide(share, &held->arrays[LEARNED].pieces[bucket]);
+    return status == DDP_OK && held->arrays[LEARNED_BF16].count > 0
+               ? provide(share, &held->arrays[LEARNED_BF16].pieces[bucket])
                : status;
 }
 
 void ddp_share_release(struct ddp_share *share, int bucket)
 {
-    give_back(share, bucket);
+    for (int i = LEARNED; i <= LEARNED_BF16; i++)
+        if (share->held->arrays[i].count > 0)
+            give_back(share, &share->held->arrays[i].pieces[bucket]);
 }
 
 void ddp_share_release_all(struct ddp_share *share)
 {
-    for (int i = 0; i < share->bucket_count; i++)
-        if (share->held->buckets[i].state != AWAY)
-            give_back(share, i);
-    share->held->group = -1;
+    for (int i = 0; i < share->held->count; i++)
+        if (share->held->pieces[i].state != AWAY)
+            give_back(share, &share->held->pieces[i]);
+    share->held->current = NULL;
     share->mode->lacks_weights = true;
 }
 
 enum ddp_status ddp_share_hold_range(struct ddp_share *share, int64_t begin, int64_t end)
 {
-    for (int i = 0; i < share->bucket_count; i++)
-        share->held->wanted[i] = overlaps(share, i, begin, end);
-    share->held->group = -1;
+    struct ddp_share_weights *held = share->held;
+    const bool whole = begin == 0 && end == share_replica(share)->flat_count;
+    for (int i = 0; i < held->count; i++)
+        held->wanted[i] = whole;
+    want_range(held, LEARNED, begin, end);
+    held->current = NULL;
     enum ddp_status status = hold(share);
     if (status == DDP_OK)
         status = ddp_comm_finish(share->wire);
-    if (status == DDP_OK && begin == 0 && end == share_replica(share)->flat_count)
+    if (status == DDP_OK && whole)
         share->mode->lacks_weights = false;
     return status;
 }
@@ -289,12 +432,12 @@ enum ddp_status ddp_share_begin_passes(struct ddp_share *share)
         idle = more > idle ? more : idle;
     }
     for (int64_t i = 0; status == DDP_OK && i < idle; i++)
-        status = ddp_exec_walk_reading(setup->graph, DDP_MODE_WORKER_PARTS, come_to, share);
+        status = ddp_share_reader_idle(share->held->training);
     return status;
 }
 
 enum ddp_status ddp_share_weights_held(const struct ddp_mode_setup *setup, double others,
-                                       double *elements, double *moved)
+                                       double *bytes, double *moved)
 {
     struct ddp_mode mode = {.setup = *setup};
     struct ddp_share share = {.mode = &mode, .size = 1, .zero = true};
@@ -305,10 +448,10 @@ enum ddp_status ddp_share_weights_held(const struct ddp_mode_setup *setup, doubl
         share.held->others = others;
     for (int pass = 0; status == DDP_OK && pass < 2; pass++) {
         share.held->begun = 0;
-        status = ddp_exec_walk_reading(setup->graph, DDP_MODE_WORKER_PARTS, come_to, &share);
+        status = ddp_share_reader_idle(share.held->training);
     }
     if (status == DDP_OK) {
-        *elements = share.held->most;
+        *bytes = share.held->most;
         *moved = share.held->begun;
     }
     ddp_share_hold_close(&share);

@@ -456,8 +456,7 @@ static void find_advice(const struct ddp_planned *planned, const struct ddp_memo
             advise(advice, "--zero 2");
         plan = planned->plan;
     }
-    if (plan.mode == DDP_MODE_DDP && plan.nodes > 1 && plan.shared_weights && !plan.thin_weights &&
-        ddp_graph_frozen_count(planned->graph) == 0) {
+    if (plan.mode == DDP_MODE_DDP && plan.nodes > 1 && plan.shared_weights && !plan.thin_weights) {
         plan.thin_gradients = plan.thin_weights = true;
         if (fits_with(planned, &plan, &config, limits))
             advise(advice, "--zero 3");
@@ -485,6 +484,21 @@ static void find_advice(const struct ddp_planned *planned, const struct ddp_memo
                                                       : "workers");
 }
 
+/* With thin weights: what a node needs at once, however many there are. */
+static enum ddp_status describe_largest(const struct ddp_planned *planned, char *text, size_t size)
+{
+    const char *name = "";
+    char needed[DDP_TEXT_BYTES];
+    size_t bytes = 0;
+    if (!planned->plan.thin_weights)
+        return DDP_OK;
+    enum ddp_status status = ddp_graph_largest_group(planned->graph, &bytes, &name);
+    if (status == DDP_OK)
+        snprintf(text, size, "; its largest block begins with %s and takes %s in each node", name,
+                 ddp_text_bytes((double)bytes, needed));
+    return status;
+}
+
 enum ddp_status ddp_memory_check(const struct ddp_planned *planned, double *exchange_bytes)
 {
     const struct ddp_train_plan *plan = &planned->plan;
@@ -500,15 +514,19 @@ enum ddp_status ddp_memory_check(const struct ddp_planned *planned, double *exch
     struct advice advice = {.used = 0};
     find_advice(planned, &limits, &advice);
     const int arrays = ddp_train_plan_arrays(plan);
+    char largest[256] = "";
+    status = describe_largest(planned, largest, sizeof largest);
+    if (status != DDP_OK)
+        return status;
     return ddp_fail(DDP_ERR_MEMORY,
                     "out of memory: %" PRId64 " %s%s with %" PRId64
                     " parameters and batches of %" PRId64
                     " need %.1f GB, and there are %.1f GB: use %s (gradients take %.1f GB of it, "
-                    "in %d array%s each for %" PRId64 " lane%s; see --plan)",
+                    "in %d array%s each for %" PRId64 " lane%s%s; see --plan)",
                     units, unit, units == 1 ? "" : "s", ddp_graph_element_count(planned->graph),
                     plan->batch_size, memory.host_total / 1e9, limits.host / 1e9, advice.text,
                     memory.host[DDP_MEMORY_GRADIENTS] / 1e9, arrays, arrays == 1 ? "" : "s", lanes,
-                    lanes == 1 ? "" : "s");
+                    lanes == 1 ? "" : "s", largest);
 }
 
 enum ddp_status ddp_memory_choose_zero(struct ddp_planned *planned,

@@ -195,12 +195,6 @@ enum ddp_status ddp_planned_build(struct ddp_planned *planned)
         return ddp_fail(DDP_ERR_INVALID,
                         "the model %s has nothing to learn: all of its parameters are frozen",
                         planned->plan.model->name);
-    if (status == DDP_OK && planned->plan.thin_weights &&
-        ddp_graph_frozen_count(planned->graph) > 0)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--zero 3 splits weights that are learned, and the model %s has frozen "
-                        "ones, which are one copy a node: use --zero 2",
-                        planned->plan.model->name);
     if (status == DDP_OK && info->label_count == 0 && !ddp_train_evaluates_only(options) &&
         ddp_exec_graph_input_bytes(planned->graph, 1) > 0)
         return ddp_fail(DDP_ERR_INVALID, "the model %s has an input of labels, and %s has none",

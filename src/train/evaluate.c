@@ -49,6 +49,7 @@ struct ddp_train_evaluator {
     int64_t count, batch_rows;               /* samples, and how many at a time */
     int64_t batch_count;                     /* of all ranks */
     int64_t begin, end;                      /* this rank's batches */
+    int64_t idle;                            /* of others that it takes part in */
     double *sums;             /* the loss of each batch, times its rows; 0: another rank's */
     struct sized whole, tail; /* for full batches and for the last one */
     float *loss;              /* on the device, as a flat gradient array's first elements */
@@ -148,7 +149,8 @@ static enum ddp_status open_batches(ddp_train_evaluator *e,
                                     const struct ddp_train_evaluator_setup *setup)
 {
     const int64_t full = e->count / e->batch_rows; /* batches */
-    const bool has_whole = e->begin < e->end && e->begin < full;
+    const bool has_whole =
+        (e->begin < e->end && e->begin < full) || (e->begin == e->end && e->idle);
     const bool has_tail = e->begin < e->end && e->end > full;
     enum ddp_status status = make_sized(&e->whole, has_whole ? e->batch_rows : 0, setup);
     if (status == DDP_OK)
@@ -165,6 +167,17 @@ static enum ddp_status take_choices(void *arg, int64_t first, const struct ddp_b
         ddp_choices_take(e->test, first + i, batch->labels + i * e->label_count + length,
                          values + i * length);
     return DDP_OK;
+}
+
+/* Of one rank, where each has batches of its own. */
+static int64_t most_batches(const ddp_train_evaluator *e)
+{
+    int64_t most = 0, begin, end;
+    for (int r = 0; r < ddp_comm_size(e->comm); r++) {
+        ddp_evaluation_range(e->batch_count, ddp_comm_size(e->comm), r, &begin, &end);
+        most = end - begin > most ? end - begin : most;
+    }
+    return most;
 }
 
 enum ddp_status ddp_train_evaluator_create(ddp_train_evaluator **evaluator,
@@ -194,6 +207,8 @@ enum ddp_status ddp_train_evaluator_create(ddp_train_evaluator **evaluator,
     e->batch_count = (e->count + e->batch_rows - 1) / e->batch_rows;
     ddp_evaluation_range(e->batch_count, ddp_comm_size(e->comm) / setup->stages,
                          ddp_comm_rank(e->comm) / setup->stages, &e->begin, &e->end);
+    if (setup->together)
+        e->idle = most_batches(e) - (e->end - e->begin);
     enum ddp_status status = open_batches(e, setup);
     if (status == DDP_OK && setup->confusion && e->label_count == 1 && e->classes > 1 &&
         e->classes <= DDP_CONFUSION_CLASSES) {
@@ -366,6 +381,8 @@ static enum ddp_status run_batches(ddp_train_evaluator *e, struct tally *tally)
         ddp_loader_release(loader, batch);
     }
     ddp_loader_destroy(loader);
+    for (int64_t i = 0; status == DDP_OK && i < e->idle; i++)
+        status = ddp_network_idle(any_sized(e)->network);
     return status;
 }
 

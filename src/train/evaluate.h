@@ -25,7 +25,8 @@ typedef enum ddp_status ddp_train_visit(void *arg, int64_t first, const struct d
 struct ddp_train_evaluator_setup {
     ddp_mode *mode; /* whose weights are evaluated */
     ddp_comm *comm;
-    int stages; /* of a pipeline: so many ranks one after another run the same batches */
+    bool together; /* thin weights: all ranks take part in each other's batches */
+    int stages;    /* of a pipeline: so many ranks one after another run the same batches */
     const struct ddp_model *model;
     const struct ddp_model_config *config; /* as for training; the batch is chosen here */
     const ddp_dataset *test;

@@ -261,8 +261,9 @@ enum ddp_status ddp_run_save(struct ddp_run *run, const char *path, bool last)
 
 static enum ddp_status write_exported(struct ddp_run *run, const char *path)
 {
-    return ddp_planned_export(&run->planned, path, run->weights, run->frozen.values,
-                              run->tokenizer);
+    /* Of a part of the frozen ones nothing can be made: they are read once more. */
+    return ddp_planned_export(&run->planned, path, run->weights,
+                              run->frozen.thin ? NULL : run->frozen.values, run->tokenizer);
 }
 
 /* What --export names. */

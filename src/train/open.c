@@ -187,9 +187,12 @@ static enum ddp_status init_weights(struct ddp_run *run)
     enum ddp_status status = DDP_OK;
     if (run->planned.options->plan)
         return DDP_OK;
-    status = ddp_frozen_host_alloc(&run->frozen, run->planned.graph, run->comm,
-                                   run->planned.plan.device.host_memory,
-                                   run->planned.model_config.compute);
+    status = run->planned.plan.thin_weights
+                 ? ddp_frozen_host_alloc_thin(&run->frozen, run->planned.graph, run->comm,
+                                              run->planned.model_config.compute)
+                 : ddp_frozen_host_alloc(&run->frozen, run->planned.graph, run->comm,
+                                         run->planned.plan.device.host_memory,
+                                         run->planned.model_config.compute);
     if (status == DDP_OK && run->planned.plan.rank == 0)
         status = fill_weights(run);
     if (status == DDP_OK && run->planned.plan.rank == 0 && ddp_run_refers(run))

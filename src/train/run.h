@@ -147,6 +147,7 @@ ddp_run_evaluator_setup(const struct ddp_run *run, const ddp_dataset *test, int6
         .mode = run->mode,
         .comm = run->comm,
         .stages = ddp_train_plan_stage_workers(&run->planned.plan),
+        .together = run->planned.plan.thin_weights,
         .model = run->planned.plan.model,
         .config = &run->planned.model_config,
         .test = test,

@@ -116,7 +116,7 @@ static const struct value updates[] = {{.options = ""},
                                        {.options = "--zero 2"},
                                        {.options = "--zero 3"},
                                        {0}};
-enum { ZERO3 = 3 }; /* over nodes, without frozen parameters */
+enum { ZERO3 = 3 }; /* over nodes */
 static const struct value buckets[] = {{.options = ""}, {.options = "--bucket-mb 0.01"}, {0}};
 static const struct value recomputed[] = {{.options = ""}, {.options = "--recompute"}, {0}};
 static const struct value threads[] = {
@@ -173,8 +173,7 @@ static bool possible(const int *row)
     if (split && (!fits(row, split) || ((row[UPDATE] > 0 || row[BUCKETS] > 0) &&
                                         (!is_ddp(split) || split->workers * split->nodes < 2))))
         return false;
-    if (row[UPDATE] == ZERO3 && ((split && split->nodes < 2) ||
-                                 (row[MODEL] >= 0 && strstr(models[row[MODEL]].options, "--lora"))))
+    if (row[UPDATE] == ZERO3 && split && split->nodes < 2)
         return false;
     if (row[WRITER] > 0 && !fits(row, &writers[row[WRITER]]))
         return false;

@@ -27,12 +27,7 @@ same "sync-batch-norm: 1 x 4" "$ddprun" -n 4 "$@" --size 20 --sync-batch-norm
 same "sync-batch-norm: 2 x 2" nodes 2 2 "$@" --size 20 --sync-batch-norm --bucket-mb 0.02
 same "sync-batch-norm: 1 x 4, gradients split" "$ddprun" -n 4 "$@" --size 20 --sync-batch-norm --zero 2 --bucket-mb 0.2
 
-first=
-same "resumed: without interruption" "$trainer" $few --steps 6
-set -- "$trainer" $few --checkpoint "$work/checkpoints"
-nodes 2 2 "$@" --steps 2 $split >"$work/out" 2>&1 || fail "2 x 2: $(head -n 5 "$work/out")"
-"$ddprun" -n 2 "$@" --resume --steps 4 --zero 0 >"$work/out" 2>&1 || fail "-n 2: $(head -n 5 "$work/out")"
-same "resumed: 2 x 2, --zero 0, 3 x 1" nodes 3 1 "$@" --resume --steps 6 $split
+same_resumed "$split" "$trainer" $few
 
 # peak STAGE: of the worker that held most, in MB; gradients are 51 MB
 peak() {

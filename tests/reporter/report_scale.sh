@@ -74,6 +74,11 @@ else
     not_run "the picture: no gnuplot"
 fi
 
+# A log of zero 3 is checked as that: three times 4.182 s at 1 Gbit/s, beside one of zero 1, which fits the model.
+run_of near 2 4 9.365
+run_of thin 2 4 12.547 ',"--zero","3"'
+expect "a log of zero 3" 0 '^thin +2 x 4 +12547 +1254[78] +[+-]0 % +checked$' $scale "$work/near.jsonl" "$work/thin.jsonl" --rate 1
+
 run_of pipe 2 2 1.0 ',"--sync-every","4"'
 run_of other 2 2 1.0
 sed -i 's/250000000/250000001/' "$work/other.jsonl"

@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 /* Machines of so many ranks each. */
-static const int shapes[][4] = {{1, 1},    {1, 1, 1, 1}, {2, 2}, {3, 1},    {2, 2, 2},
-                                {1, 3, 2}, {3, 3},       {1, 4}, {3, 3, 3}, {1, 1, 3, 1}};
+static const int shapes[][4] = {{1, 1},    {1, 1, 1, 1}, {2, 2},      {3, 1},
+                                {1, 3, 2}, {3, 3, 3},    {1, 1, 3, 1}};
 enum { SHAPES = sizeof shapes / sizeof shapes[0], FEW_SHAPES = 5 };
 
 static void run_shape(int shape, ranks_body *body)
@@ -180,8 +180,7 @@ END_TEST
 
 START_TEST(mismatch)
 {
-    run_nodes(3, 1, mismatch_rows[_i], -1);
-    run_nodes(2, 2, mismatch_rows[_i], -1);
+    run_nodes(_i % 2 ? 3 : 2, _i % 2 ? 1 : 2, mismatch_rows[_i], -1);
     run_starts(2, uneven, mismatch_rows[_i], -1);
 }
 END_TEST
@@ -444,7 +443,7 @@ static void ending_body(ddp_comm *comm, ddp_job *job)
 
 START_TEST(ending)
 {
-    for (int i = 0; i < 10; i++)
+    for (int i = 0; i < 6; i++)
         run_nodes(2 + i % 2, 1 + i % 3, ending_body, -1);
 }
 END_TEST

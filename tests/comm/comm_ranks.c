@@ -14,6 +14,7 @@
 #include "tests/kernels/reference/reference.h"
 
 #include <malloc.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -131,6 +132,16 @@ static void pump(struct machine *machines)
     }
 }
 
+/* Until a rank has put something on its board, or a moment later: then a rank may have ended. */
+static void wait_for_bells(const struct machine *machines)
+{
+    const int nodes = machines->board.shape.nodes;
+    struct pollfd bells[16];
+    for (int n = 0; n < nodes; n++)
+        bells[n] = (struct pollfd){.fd = machines[n].bell, .events = POLLIN};
+    poll(bells, (nfds_t)nodes, 1);
+}
+
 static void abort_all(const struct machine *machines)
 {
     for (int n = 0; n < machines->board.shape.nodes; n++) {
@@ -181,7 +192,7 @@ void run_starts(int nodes, const int *starts, ranks_body *body, int dies)
         if (!ranks_untold && any_aborted(machines))
             abort_all(machines);
         if (pid <= 0) {
-            usleep(200);
+            wait_for_bells(machines);
             continue;
         }
         left--;

@@ -8,33 +8,36 @@
 gpus 8
 make_data
 
-# model NAME WORKERS OPTIONS...: several workers recompute, which one does not
+# model NAME WORKERS OPTIONS...: several workers recompute, which one does not; 0: replicas instead
 model() {
     model=$1 workers=$2
     shift 2
     set -- --device cuda --batch-size 1 --global-batch 8 --steps 3 --seed 3 --no-eval --quiet "$@"
     first=
     same "$model: 1 worker x 8" "$trainer" "$@"
-    same "$model: $workers workers, recomputed" "$ddprun" -n "$workers" $share trainer "$@" --bucket-mb 0.02 --zero 1 \
-        --recompute
-    replicas 4
-    same "$model: dp, 4 replicas x 2" "$trainer" $dp "$@"
+    if [ "$workers" -gt 0 ]; then
+        same "$model: $workers workers, recomputed" "$ddprun" -n "$workers" $share trainer "$@" --bucket-mb 0.02 --zero 1 \
+            --recompute
+    else
+        replicas 4
+        same "$model: dp, 4 replicas x 2" "$trainer" $dp "$@"
+    fi
 }
 
 mlp="--data $work/images --hidden 33,17"
 gpt2="--model gpt2 --data $work/text --seq-len 8 --layers 1 --heads 2 --channels 16"
 images="--data $work/images --batch-size 2 --global-batch 16 --steps 2"
 model "mlp fp32" 8 $mlp --momentum 0.9,nesterov --weight-decay 1e-2
-model "mlp bf16, adamw, clipped" 2 $mlp --dtype bf16 --optimizer adamw --clip-grad-norm 0.1 --weight-decay 0.1
-model "mlp fp32, a part cut off, normalized" 4 --val-split 1 --normalize --hidden 9 \
+model "mlp bf16, adamw, clipped" 0 $mlp --dtype bf16 --optimizer adamw --clip-grad-norm 0.1 --weight-decay 0.1
+model "mlp fp32, a part cut off, normalized" 0 --val-split 1 --normalize --hidden 9 \
     --data "$here/tests/data/golden/npy/names-sklearn.npz"
-model "gpt2 fp32" 3 $gpt2 --layers 2 --dropout 0.1
+model "gpt2 fp32" 0 $gpt2 --layers 2 --dropout 0.1
 model "gpt2 bf16, a padded vocabulary" 4 $gpt2 --vocab-size 1030 --dropout 0.1 --dtype bf16
-model "mlp fp16, the scale falls" 2 $mlp --dtype fp16,scale=1e9,every=2 --optimizer adamw
+model "mlp fp16, the scale falls" 0 $mlp --dtype fp16,scale=1e9,every=2 --optimizer adamw
 model "gpt2 fp16" 4 $gpt2 --dropout 0.1 --dtype fp16,every=2
 model "cnn fp16" 2 --model cnn $images --dtype fp16
-model "cnn fp32" 5 --model cnn $images
-model "cnn bf16" 2 --model cnn $images --dtype bf16
+model "cnn fp32" 0 --model cnn $images
+model "cnn bf16" 5 --model cnn $images --dtype bf16
 model "resnet bf16" 2 --model resnet --size 20 $images --dtype bf16 --lr 1e-3
 
 # Most of a model is frozen; each way to compute meets each type.

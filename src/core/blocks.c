@@ -323,7 +323,7 @@ void ddp_blocks_round(const struct ddp_block *block, const void *from, int64_t f
             round_values(values + skip, some, to);
         }
         to += some;
-        at += (skip + some + block->values - 1) / block->values * block->bytes;
+        at += (skip + some) / block->values * block->bytes;
     }
 }
 

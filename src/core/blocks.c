@@ -261,7 +261,8 @@ const struct ddp_block *ddp_block_of(enum ddp_dtype dtype)
 {
     static const struct ddp_block blocks[] = {
         [DDP_NF4] = {"nf4", DDP_NF4_VALUES, NF4_BYTES, true, unpack_nf4, pack_nf4, halve_nf4},
-        [DDP_NF4_BF16] = {"nf4", DDP_NF4_VALUES, NF4_BYTES, true, unpack_nf4_bf16, pack_nf4, halve_nf4},
+        [DDP_NF4_BF16] = {"nf4", DDP_NF4_VALUES, NF4_BYTES, true, unpack_nf4_bf16, pack_nf4,
+                          halve_nf4},
         [DDP_Q8_0] = {"q8_0", SMALL, 34, false, unpack_q8_0, pack_q8_0, NULL},
         [DDP_Q4_0] = {"q4_0", SMALL, 18, false, unpack_q4_0, pack_q4_0, NULL},
         [DDP_Q4_K] = {"q4_k", SUPER, 144, false, unpack_q4_k, NULL, NULL},

@@ -4,7 +4,6 @@
 #ifndef DDP_KERNELS_CPU_GEMM_TILE_H
 #define DDP_KERNELS_CPU_GEMM_TILE_H
 
-#include "core/bf16.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/isa.h"
 
@@ -28,19 +27,10 @@ bool ddp_gemm_tile_run(const struct ddp_gemm *gemm, const struct ddp_gemm_tile *
 static inline void ddp_gemm_unpack(const struct ddp_gemm *gemm, int64_t first, int64_t count,
                                    void *to)
 {
-    float values[2 * DDP_GEMM_PART];
-    if (!gemm->bf16) {
+    if (gemm->bf16)
+        ddp_blocks_round(gemm->b_block, gemm->b, first, count, to);
+    else
         ddp_blocks_unpack(gemm->b_block, gemm->b, first, count, to);
-        return;
-    }
-    for (int64_t some; count > 0; first += some, count -= some) {
-        uint16_t *halves = to;
-        some = count < 2 * DDP_GEMM_PART ? count : 2 * DDP_GEMM_PART;
-        ddp_blocks_unpack(gemm->b_block, gemm->b, first, some, values);
-        for (int64_t i = 0; i < some; i++)
-            halves[i] = ddp_bf16_of(values[i]);
-        to = halves + some;
-    }
 }
 
 /* The same in plain C, element by element: slow. */

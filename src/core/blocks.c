@@ -14,6 +14,8 @@
 #define SMALL 32  /* values in a block of Q4_0 or Q8_0 */
 #define SUPER 256 /* of Q4_K or Q6_K */
 
+#define NF4_BYTES (sizeof(float) + DDP_NF4_VALUES / 2)
+
 /* --- NF4 -------------------------------------------------------------------------------------- */
 
 #define C0  -1.0f
@@ -70,6 +72,72 @@ static void unpack_nf4_bf16(const uint8_t *block, float *values)
     nf4_values(block, values);
     for (int i = 0; i < DDP_NF4_VALUES; i++)
         values[i] = ddp_bf16_to_f32(ddp_bf16_of(values[i]));
+}
+
+/* A block has sixteen values: they are rounded once, and looked up by the bytes of codes. */
+#define HALF (DDP_NF4_VALUES / 4) /* bytes of codes that are looked up at once */
+#ifndef __clang__
+typedef uint8_t bytes16 __attribute__((vector_size(HALF)));
+typedef uint16_t halves8 __attribute__((vector_size(HALF)));
+
+#define LOW_BYTES  ((bytes16){0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23})
+#define HIGH_BYTES ((bytes16){8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31})
+#define LOW_HALVES ((halves8){0, 8, 1, 9, 2, 10, 3, 11})
+#define TOP_HALVES ((halves8){4, 12, 5, 13, 6, 14, 7, 15})
+
+/* The values of 32 codes, of each byte the upper one first. */
+DDP_INLINE void look_up(const uint8_t *low, const uint8_t *high, const uint8_t *codes, uint16_t *to)
+{
+    bytes16 lower, upper, both;
+    memcpy(&lower, low, sizeof lower);
+    memcpy(&upper, high, sizeof upper);
+    memcpy(&both, codes, sizeof both);
+    const bytes16 first = both >> 4, second = both & 15;
+    const bytes16 first_low = __builtin_shuffle(lower, first);
+    const bytes16 first_high = __builtin_shuffle(upper, first);
+    const bytes16 second_low = __builtin_shuffle(lower, second);
+    const bytes16 second_high = __builtin_shuffle(upper, second);
+    const halves8 a = (halves8)__builtin_shuffle(first_low, first_high, LOW_BYTES);
+    const halves8 b = (halves8)__builtin_shuffle(second_low, second_high, LOW_BYTES);
+    const halves8 c = (halves8)__builtin_shuffle(first_low, first_high, HIGH_BYTES);
+    const halves8 d = (halves8)__builtin_shuffle(second_low, second_high, HIGH_BYTES);
+    const halves8 values[] = {
+        __builtin_shuffle(a, b, LOW_HALVES), __builtin_shuffle(a, b, TOP_HALVES),
+        __builtin_shuffle(c, d, LOW_HALVES), __builtin_shuffle(c, d, TOP_HALVES)};
+    memcpy(to, values, sizeof values[0]);
+    memcpy(to + 8, values + 1, sizeof values[0]);
+    memcpy(to + 16, values + 2, sizeof values[0]);
+    memcpy(to + 24, values + 3, sizeof values[0]);
+}
+#else
+DDP_INLINE void look_up(const uint8_t *low, const uint8_t *high, const uint8_t *codes, uint16_t *to)
+{
+    for (int i = 0; i < 2 * HALF; i++) {
+        const int code = codes[i / 2] >> 4 * (~i & 1) & 15;
+        to[i] = (uint16_t)(low[code] | high[code] << 8);
+    }
+}
+#endif
+
+DDP_MULTIVERSION
+static void halve_nf4(const uint8_t *blocks, int64_t count, uint16_t *halves)
+{
+    for (int64_t n = 0; n < count; n++) {
+        const uint8_t *block = blocks + n * NF4_BYTES;
+        uint8_t low[16], high[16];
+        float scale;
+        memcpy(&scale, block, sizeof scale);
+        for (int i = 0; i < 16; i++) {
+            const float value = ddp_bf16_round(ddp_nf4_codes[i] * scale);
+            uint32_t bits;
+            memcpy(&bits, &value, sizeof bits);
+            low[i] = (uint8_t)(bits >> 16);
+            high[i] = (uint8_t)(bits >> 24);
+        }
+        look_up(low, high, block + sizeof scale, halves);
+        look_up(low, high, block + sizeof scale + HALF, halves + 2 * HALF);
+        halves += DDP_NF4_VALUES;
+    }
 }
 
 /* A code is the number of midpoints below a value: on one it is the lower neighbour's. */
@@ -192,12 +260,13 @@ static void pack_q4_0(const float *values, uint8_t *block)
 const struct ddp_block *ddp_block_of(enum ddp_dtype dtype)
 {
     static const struct ddp_block blocks[] = {
-        [DDP_NF4] = {"nf4", DDP_NF4_VALUES, 36, true, unpack_nf4, pack_nf4},
-        [DDP_NF4_BF16] = {"nf4", DDP_NF4_VALUES, 36, true, unpack_nf4_bf16, pack_nf4},
-        [DDP_Q8_0] = {"q8_0", SMALL, 34, false, unpack_q8_0, pack_q8_0},
-        [DDP_Q4_0] = {"q4_0", SMALL, 18, false, unpack_q4_0, pack_q4_0},
-        [DDP_Q4_K] = {"q4_k", SUPER, 144, false, unpack_q4_k, NULL},
-        [DDP_Q6_K] = {"q6_k", SUPER, 210, false, unpack_q6_k, NULL},
+        [DDP_NF4] = {"nf4", DDP_NF4_VALUES, NF4_BYTES, true, unpack_nf4, pack_nf4, halve_nf4},
+        [DDP_NF4_BF16] = {"nf4", DDP_NF4_VALUES, NF4_BYTES, true, unpack_nf4_bf16, pack_nf4,
+                          halve_nf4},
+        [DDP_Q8_0] = {"q8_0", SMALL, 34, false, unpack_q8_0, pack_q8_0, NULL},
+        [DDP_Q4_0] = {"q4_0", SMALL, 18, false, unpack_q4_0, pack_q4_0, NULL},
+        [DDP_Q4_K] = {"q4_k", SUPER, 144, false, unpack_q4_k, NULL, NULL},
+        [DDP_Q6_K] = {"q6_k", SUPER, 210, false, unpack_q6_k, NULL, NULL},
     };
     const size_t at = (size_t)dtype;
     return at < sizeof blocks / sizeof blocks[0] && blocks[at].name ? &blocks[at] : NULL;
@@ -225,6 +294,37 @@ void ddp_blocks_unpack(const struct ddp_block *block, const void *from, int64_t 
         }
         to += some;
         at += block->bytes;
+    }
+}
+
+DDP_MULTIVERSION
+static void round_values(const float *values, int64_t count, uint16_t *halves)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const float value = ddp_bf16_round(values[i]);
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        halves[i] = (uint16_t)(bits >> 16);
+    }
+}
+
+void ddp_blocks_round(const struct ddp_block *block, const void *from, int64_t first, int64_t count,
+                      uint16_t *to)
+{
+    const uint8_t *at = (const uint8_t *)from + first / block->values * block->bytes;
+    float values[DDP_BLOCK_MOST];
+    for (int64_t skip = first % block->values, some; count > 0; count -= some, skip = 0) {
+        const int64_t whole = block->halve && skip == 0 ? count / block->values : 0;
+        if (whole > 0) {
+            block->halve(at, whole, to);
+            some = whole * block->values;
+        } else {
+            some = block->values - skip < count ? block->values - skip : count;
+            block->unpack(at, values);
+            round_values(values + skip, some, to);
+        }
+        to += some;
+        at += (skip + some) / block->values * block->bytes;
     }
 }
 

@@ -18,6 +18,8 @@ struct ddp_block {
     bool flat; /* blocks run over the ends of rows: the last one may be a part */
     void (*unpack)(const uint8_t *block, float *values);
     void (*pack)(const float *values, uint8_t *block); /* NULL: they are only read */
+    /* What unpack() makes of blocks, rounded to bf16; NULL: there is no faster way. */
+    void (*halve)(const uint8_t *blocks, int64_t count, uint16_t *halves);
 };
 
 /* NULL: values of this type lie one by one. */
@@ -29,6 +31,9 @@ size_t ddp_values_bytes(enum ddp_dtype dtype, int64_t count);
 /* Values [first, first + count), wherever blocks begin. */
 void ddp_blocks_unpack(const struct ddp_block *block, const void *from, int64_t first,
                        int64_t count, float *to);
+/* The same rounded to bf16. */
+void ddp_blocks_round(const struct ddp_block *block, const void *from, int64_t first, int64_t count,
+                      uint16_t *to);
 
 /* Values of any type of a frozen parameter as float32, and the reverse. What begins behind others
  * begins a block.

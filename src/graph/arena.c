@@ -373,15 +373,40 @@ static bool needs_again(const struct planner *p, int n, const bool *again, bool 
            (backward && graph->nodes[n].saved_bytes && !graph->nodes[n].saves_once);
 }
 
-/* Marks what is computed again, and what of it lives twice. */
+/* Is a tensor there in backward without more memory: kept for other reasons, or made again?
+ *   cheap  by node, of those before its reader */
+static bool is_there(const struct planner *p, const ddp_tensor *tensor, const bool *cheap)
+{
+    if (!is_activation(tensor))
+        return true;
+    const ddp_tensor *base = ddp_tensor_base(tensor);
+    bool there = cheap[base->producer] || backward_reads(p, base, base->producer, false);
+    for (int r = base->producer + 1; !there && r <= base->last_reader; r++)
+        there = backward_reads(p, base, r, false);
+    return there;
+}
+
+/* Marks what may be computed again: all of a block or, beside frozen weights, what costs little. */
+static void mark_cheap(const struct planner *p, bool *cheap)
+{
+    const ddp_graph *graph = p->graph;
+    for (int n = 0; n < graph->network_count; n++) {
+        const struct node *node = &graph->nodes[n];
+        cheap[n] = node->block >= 0 &&
+                   (graph->recompute || (graph->frozen_count > 0 && node->op->costs_little));
+        for (int i = 0; !graph->recompute && cheap[n] && i < node->input_count; i++)
+            cheap[n] = is_there(p, node->inputs[i], cheap);
+    }
+}
+
+/* Marks what is computed again, and what of it lives twice.
+ *   again  as mark_cheap() left it */
 static void choose_again(struct planner *p, bool *again)
 {
     const ddp_graph *graph = p->graph;
-    if (!p->trains || !graph->recompute || !runs(p, 0))
-        return;
     for (int n = graph->network_count - 1; n >= 0; n--) {
         bool kept = false;
-        again[n] = graph->nodes[n].block >= 0 && needs_again(p, n, again, &kept);
+        again[n] = again[n] && needs_again(p, n, again, &kept);
         if (again[n] && !kept)
             p->plan->value[graph->nodes[n].output->id].again = 0; /* placed later */
     }
@@ -432,7 +457,10 @@ static enum ddp_status place_all(struct planner *p)
     p->again_step = indices(p->graph->node_count);
     const bool made = again && p->backward_step && p->again_step;
     if (made) {
-        choose_again(p, again);
+        if (p->trains && runs(p, 0)) {
+            mark_cheap(p, again);
+            choose_again(p, again);
+        }
         order_backward(p, again);
         place_constants(p);
         place_values(p);

@@ -84,6 +84,7 @@ struct ddp_op {
                                  that makes those: what the two are called. NULL: not a norm */
     bool takes_pitch;         /* rows of inputs[0] may lie apart; its gradient is zero in between */
     bool multiplies;          /* forward and backward are products of matrices */
+    bool costs_little;        /* forward is quick beside a product of as many elements */
     bool reads_blocks;        /* frozen matrices may lie in blocks */
     bool is_float32; /* its output is float32 whatever the graph's activations are: a loss */
     bool is_int32;   /* ... int32: what it copies */

@@ -18,8 +18,9 @@
 
 #include <assert.h>
 
-#define CHUNK_BYTES ((int64_t)128 << 20) /* of logits, at most, except with very many classes */
-#define CHUNK_ROWS  64                   /* chunks are multiples of so many rows */
+#define CHUNK_BYTES  ((int64_t)128 << 20) /* of logits, at most, except with very many classes */
+#define FROZEN_BYTES ((int64_t)64 << 20)  /* where the weight is not learned */
+#define CHUNK_ROWS   64                   /* chunks are multiples of so many rows */
 
 struct attributes {
     enum ddp_dtype compute, dtype;
@@ -28,11 +29,12 @@ struct attributes {
     struct ddp_objective objective;
 };
 
-/* Chunks of nearly the same size. Each reads and writes the weight's gradient: few are better. */
-static int64_t chunk_rows(int64_t rows, int64_t classes, enum ddp_dtype dtype)
+/* Chunks of nearly the same size. Each reads and writes the weight's gradient, if there is one: few
+ * are better. */
+static int64_t chunk_rows(int64_t rows, int64_t classes, enum ddp_dtype dtype, bool frozen)
 {
     const int64_t bytes = classes * (int64_t)ddp_dtype_bytes(dtype);
-    const int64_t fit = CHUNK_BYTES / bytes / CHUNK_ROWS * CHUNK_ROWS;
+    const int64_t fit = (frozen ? FROZEN_BYTES : CHUNK_BYTES) / bytes / CHUNK_ROWS * CHUNK_ROWS;
     const int64_t most = fit > CHUNK_ROWS ? fit : CHUNK_ROWS;
     const int64_t count = (rows + most - 1) / most, even = (rows + count - 1) / count;
     const int64_t rounded = (even + CHUNK_ROWS - 1) / CHUNK_ROWS * CHUNK_ROWS;
@@ -322,7 +324,7 @@ static ddp_tensor *build(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight, dd
         .compute = graph->compute,
         .dtype = graph->activations,
         .classes = classes,
-        .rows = chunk_rows(rows, classes, graph->activations),
+        .rows = chunk_rows(rows, classes, graph->activations, weight->kind == TENSOR_FROZEN),
     };
     const size_t scratch =
         (objective->kind ? answers_bytes(labels->dims[0], rows) : 0) + logits_bytes(&attributes) +

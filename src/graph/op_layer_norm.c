@@ -77,6 +77,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
 
 static const struct ddp_op layer_norm = {
     .name = "layer_norm",
+    .costs_little = true,
     .sum_and_norm = "add, layer_norm",
     .packs = true,
     .forward = forward,
@@ -85,6 +86,7 @@ static const struct ddp_op layer_norm = {
 
 static const struct ddp_op rms_norm = {
     .name = "rms_norm",
+    .costs_little = true,
     .sum_and_norm = "add, rms_norm",
     .forward = forward,
     .backward = backward,

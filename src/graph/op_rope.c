@@ -53,6 +53,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
 
 static const struct ddp_op rope = {
     .name = "rope",
+    .costs_little = true,
     .in_place = true,
     .turns_dy = true,
     .forward = forward,

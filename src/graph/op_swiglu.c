@@ -38,6 +38,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
 
 static const struct ddp_op swiglu = {
     .name = "swiglu",
+    .costs_little = true,
     .in_place = true,
     .turns_inputs = true,
     .forward = forward,

@@ -9,6 +9,7 @@
 #include "core/trace.h"
 #include "kernels/add.h"
 #include "kernels/ema.h"
+#include "kernels/preference.h"
 #include "kernels/sgd.h"
 
 #include <math.h>
@@ -174,6 +175,8 @@ enum ddp_status ddp_local_put_weights(struct ddp_local *local, int64_t begin, in
 
 /* --- a step ----------------------------------------------------------------------------------- */
 
+#define OF_PREFERENCES 5 /* sums before those that their metrics are made of */
+
 /* All workers report the same, and leave the same updates out; a worker whose targets all do not
  * count leaves out its own. */
 static enum ddp_status agree(const struct ddp_local *local)
@@ -181,10 +184,20 @@ static enum ddp_status agree(const struct ddp_local *local)
     struct ddp_updater *updater = &local->share->mode->updater;
     const bool counts = updater->counted > 0;
     const double shards = ddp_updater_divisor(updater); /* as far as their targets count */
-    double sums[] = {counts ? shards * (double)updater->loss : 0, counts ? updater->norm : 0,
-                     shards, (double)counts, (double)updater->counted};
+    double sums[OF_PREFERENCES + DDP_PREFERENCE_SUMS] = {
+        counts ? shards * (double)updater->loss : 0,
+        counts ? updater->norm : 0,
+        shards,
+        (double)counts,
+        (double)updater->counted,
+    };
+    for (int i = 0; i < DDP_PREFERENCE_SUMS; i++)
+        sums[OF_PREFERENCES + i] = (double)updater->loss_sum[i];
     enum ddp_status status =
-        ddp_comm_allreduce(local->share->mode->setup.comm, sums, 5, DDP_F64, DDP_SUM);
+        ddp_comm_allreduce(local->share->mode->setup.comm, sums,
+                           OF_PREFERENCES + DDP_PREFERENCE_SUMS, DDP_F64, DDP_SUM);
+    for (int i = 0; i < DDP_PREFERENCE_SUMS; i++)
+        updater->loss_sum[i] = (float)sums[OF_PREFERENCES + i];
     updater->loss = (float)(sums[0] / sums[2]);
     updater->norm = sums[1] / sums[3];
     updater->counted = (int64_t)sums[4];

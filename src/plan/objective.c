@@ -109,8 +109,6 @@ enum ddp_status ddp_train_check_objective(const struct ddp_train_options *option
                         "--objective %s compares with the model that training began with, and --%s "
                         "has only one: leave --objective out",
                         name_of(objective), options->predict ? "predict" : "eval-only");
-    if (plan->local.every > 1)
-        return ddp_fail(DDP_ERR_INVALID, "--objective and --sync-every exclude each other");
     if (objective->kind == DDP_OBJECTIVE_KTO && plan->batch_size < 2)
         return ddp_fail(DDP_ERR_INVALID,
                         "--objective kto compares the answers of a batch with each other: give "

@@ -4,6 +4,7 @@
  * ggml's blocks are compared by check_gguf. */
 #include "config.h"
 
+#include "core/bf16.h"
 #include "core/blocks.h"
 #include "tests/lib/golden.h"
 #include "tests/lib/runner.h"
@@ -47,6 +48,9 @@ END_TEST
 static const enum ddp_dtype packed[] = {DDP_BF16, DDP_NF4, DDP_NF4_BF16, DDP_Q8_0, DDP_Q4_0};
 #define PACKED (int)(sizeof packed / sizeof packed[0])
 
+static const enum ddp_dtype blocks[] = {DDP_NF4,  DDP_NF4_BF16, DDP_Q8_0,
+                                        DDP_Q4_0, DDP_Q4_K,     DDP_Q6_K};
+
 /* Wherever they begin and end; of types that are flat the last block may be a part. */
 START_TEST(a_part_is_unpacked_as_in_the_whole)
 {
@@ -82,6 +86,33 @@ START_TEST(what_is_not_finite_stays_so)
 }
 END_TEST
 
+/* Any bytes: scales of every size, denormal, infinite or not a number. */
+START_TEST(values_are_rounded_as_one_by_one)
+{
+    enum { BLOCKS = 64 };
+    static float values[BLOCKS * DDP_BLOCK_MOST];
+    static uint16_t halves[BLOCKS * DDP_BLOCK_MOST], part[DDP_BLOCK_MOST + 40];
+    static uint8_t memory[BLOCKS * DDP_BLOCK_MOST];
+    const struct ddp_block *block = ddp_block_of(blocks[_i]);
+    const int64_t count = BLOCKS * block->values;
+    uint32_t state = 1;
+    for (size_t i = 0; i < sizeof memory; i++)
+        memory[i] = (uint8_t)((state = state * 1664525 + 1013904223) >> 24);
+    for (int i = 0; i < 4; i++) /* a block of NF4 that is not a number, and an infinite one */
+        memory[i] = memory[36 + i] = (uint8_t)(0x7f800000 >> 8 * i);
+    memory[0] = 1;
+    ddp_blocks_unpack(block, memory, 0, count, values);
+    ddp_blocks_round(block, memory, 0, count, halves);
+    for (int64_t i = 0; i < count; i++)
+        ck_assert(isnan(values[i]) ? isnan(ddp_bf16_to_f32(halves[i]))
+                                   : halves[i] == ddp_bf16_of(values[i]));
+    for (int64_t first = 0; first < block->values; first += 7) {
+        ddp_blocks_round(block, memory, first, block->values + 39 - first, part);
+        ck_assert_mem_eq(part, halves + first, (size_t)(block->values + 39 - first) * 2);
+    }
+}
+END_TEST
+
 START_TEST(sizes_are_those_of_whole_blocks)
 {
     ck_assert_uint_eq(ddp_values_bytes(DDP_F32, 7), 28);
@@ -101,6 +132,8 @@ Suite *test_suite(void)
     tcase_add_test(tc, nf4_has_the_bytes_and_the_values_of_bitsandbytes);
     tcase_add_loop_test(tc, a_part_is_unpacked_as_in_the_whole, 0, PACKED);
     tcase_add_loop_test(tc, what_is_not_finite_stays_so, 0, PACKED);
+    tcase_add_loop_test(tc, values_are_rounded_as_one_by_one, 0,
+                        (int)(sizeof blocks / sizeof blocks[0]));
     tcase_add_test(tc, sizes_are_those_of_whole_blocks);
     suite_add_tcase(suite, tc);
     return suite;

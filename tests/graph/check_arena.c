@@ -230,6 +230,45 @@ START_TEST(elementwise_gradients_take_a_place)
 }
 END_TEST
 
+/* Beside a frozen weight what costs little is made again of what is kept anyway: a norm, since its
+ * backward reads what it normed, and SwiGLU; not a rotation of what nothing else keeps. */
+START_TEST(what_costs_little_is_made_again)
+{
+    for (int frozen = 0; frozen < 2; frozen++) {
+        ddp_graph *graph;
+        struct ddp_graph_plan plan;
+        ck_assert_int_eq(ddp_graph_create(&graph), DDP_OK);
+        ddp_tensor *in = ddp_graph_input(graph, "x", DDP_F32, 3, (int64_t[]){1, 2, 6});
+        ddp_tensor *labels = ddp_graph_input(graph, "labels", DDP_I32, 2, (int64_t[]){1, 2});
+        ddp_tensor *table = ddp_graph_rope_table(graph, 2, 2, (const float[]){1}, 1);
+        ddp_tensor *x = ddp_graph_linear_layer(graph, "in", in, 6, false, DDP_ACTIVATION_NONE);
+        ddp_graph_begin_block(graph);
+        ddp_tensor *normed = ddp_graph_rms_norm_layer(graph, "norm", x, 1e-5f);
+        if (frozen)
+            ddp_graph_begin_frozen(graph, DDP_F32);
+        ddp_tensor *q = ddp_graph_linear_layer(graph, "q", normed, 6, false, DDP_ACTIVATION_NONE);
+        if (frozen)
+            ddp_graph_end_frozen(graph);
+        ddp_tensor *turned = ddp_graph_rope(graph, q, 3, table);
+        ddp_tensor *k = ddp_graph_linear_layer(graph, "k", normed, 6, false, DDP_ACTIVATION_NONE);
+        ddp_tensor *sum = ddp_graph_swiglu(graph, turned, k);
+        ddp_tensor *y = ddp_graph_linear_layer(graph, "y", sum, 3, false, DDP_ACTIVATION_NONE);
+        ddp_graph_end_block(graph);
+        ck_assert_int_eq(
+            ddp_graph_finish(graph, y, ddp_graph_softmax_cross_entropy(graph, y, labels)), DDP_OK);
+        for (unsigned parts = 1; parts <= ALL_PARTS; parts++)
+            plan_is_disjoint(graph, parts);
+        ck_assert_int_eq(ddp_graph_plan_make(graph, ALL_PARTS, &plan), DDP_OK);
+        ck_assert_int_eq(plan.value[normed->id].again >= 0, frozen);
+        ck_assert_int_eq(plan.value[sum->id].again >= 0, frozen);
+        ck_assert_int_lt(plan.value[turned->id].again, 0);
+        ck_assert_int_lt(plan.value[k->id].again, 0);
+        ddp_graph_plan_free(&plan);
+        ddp_graph_destroy(graph);
+    }
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("arena");
@@ -241,5 +280,6 @@ Suite *test_suite(void)
     tcase_add_test(tc, bf16_activations_halve_the_arena);
     tcase_add_test(tc, joins_share_gradients);
     tcase_add_test(tc, elementwise_gradients_take_a_place);
+    tcase_add_test(tc, what_costs_little_is_made_again);
     return suite;
 }

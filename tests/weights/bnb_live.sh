@@ -3,8 +3,8 @@
 # Directories of nf4 beside bitsandbytes, where BNB_PYTHON or PYTHON has it.
 set -u
 python=${BNB_PYTHON:-${PYTHON:-python3}}
-if ! "$python" -c 'import bitsandbytes, safetensors' >/dev/null 2>&1; then
-    echo "skipped: $python has no bitsandbytes"
+if ! "$python" -c 'import bitsandbytes, peft, safetensors, transformers' >/dev/null 2>&1; then
+    echo "skipped: $python has no bitsandbytes, PEFT and transformers"
     exit 77
 fi
 work=$(mktemp -d) || exit 99

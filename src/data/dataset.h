@@ -114,6 +114,9 @@ struct ddp_dataset_info {
     int dim_count;          /* of one sample */
     int64_t dims[DDP_DATASET_MAX_DIMS]; /* channels, height, width for images; T for tokens */
     size_t sample_values;               /* the product of dims */
+    /* Tables: so many of the last numbers of a sample are the bits of int32, words by their rows of
+     * one embedding with `word_rows`; the columns have up to `word_most` each. */
+    int64_t word_count, word_rows, word_most;
     size_t sample_bytes;                /* ... in a batch */
     size_t memory_bytes;                /* what it holds in memory */
     double token_bytes; /* of text that a token stands for, on average; 0: not known */

@@ -27,11 +27,11 @@ struct ddp_softmax_cross_entropy {
     int64_t first_row;     /* the number of row 0 in errors: in a chunk, rows come before it */
     void *dlogits;         /* (B,V) out: gradient of loss; may equal logits; NULL: not needed */
     int32_t *predictions;  /* (B) out: the first class with the largest logit; NULL: not needed */
+    const float *dloss;    /* (1) the gradient of the loss itself; NULL: 1 */
+    const struct ddp_soft_labels *soft; /* where the labels are; NULL: they are what they are */
     /* On the CPU alone: */
-    const float *dloss; /* (1) the gradient of the loss itself; NULL: 1 */
-    float *row_losses;  /* (B) out: -log softmax(logits)[label], 0 of NONE; NULL: not needed */
-    const struct ddp_soft_labels *soft; /* NULL: the labels are what they are */
-    const float *row_weights;           /* (B) factors of the rows' gradients; NULL: 1 */
+    float *row_losses; /* (B) out: -log softmax(logits)[label], 0 of NONE; NULL: not needed */
+    const float *row_weights; /* (B) factors of the rows' gradients; NULL: 1 */
 };
 
 /* All but the labels themselves, which may be on a device. */

@@ -24,7 +24,8 @@ struct ddp_bert {
     double norm_eps;
 };
 
-extern const char *const ddp_bert_linear_names[]; /* those that may have adapters, by DDP_LLAMA_Q,
+#define DDP_BERT_LINEARS 3
+extern const char *const ddp_bert_linear_names[DDP_BERT_LINEARS]; /* those that may have adapters, by DDP_LLAMA_Q,
                                                       K and V: "attention.self.query", ... */
 
 /* Of a config of ddp_model_bert. */

@@ -119,6 +119,7 @@ struct ddp_dataset_info {
     int64_t word_count, word_rows, word_most;
     size_t sample_bytes;                /* ... in a batch */
     size_t memory_bytes;                /* what it holds in memory */
+    double filled;      /* sentences: the share of a sample's tokens that are there, on average */
     double token_bytes; /* of text that a token stands for, on average; 0: not known */
     bool bytes;         /* tokens are the bytes of a text */
     uint64_t tokenizer; /* its ddp_tokenizer_hash(); 0: none was given */

@@ -336,7 +336,8 @@ void row_groups_killed(ddp_comm *comm, ddp_job *job)
         if (status == DDP_OK && ranks_device)
             status = ddp_device_synchronize(ranks_device);
     }
-    NEED(status == DDP_ERR_ABORTED && ddp_job_aborted(job));
+    NEED(status == DDP_ERR_ABORTED);
+    ranks_need_end(job, ddp_clock_ns());
     close_groups(&g);
 }
 
@@ -345,9 +346,7 @@ void row_groups_killed(ddp_comm *comm, ddp_job *job)
 static void need_failure(ddp_job *job, int64_t start_ns, enum ddp_status status)
 {
     NEED(status == DDP_OK || status == DDP_ERR_MISMATCH || status == DDP_ERR_ABORTED);
-    while (status == DDP_OK && !ddp_job_aborted(job) && ddp_clock_ns() - start_ns < 60000000000)
-        usleep(1000);
-    NEED(ddp_job_aborted(job) && (ddp_clock_ns() - start_ns) / 1000000 < 60000);
+    ranks_need_end(job, start_ns);
 }
 
 static void differ(ddp_job *job, bool other, int size, int other_size)

@@ -5,6 +5,7 @@
 
 #include "tests/comm/comm_ranks.h"
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "job/board.h"
 #include "job/mirror.h"
@@ -148,6 +149,13 @@ static bool any_aborted(const struct machine *machines)
 }
 
 bool ranks_untold;
+
+void ranks_need_end(ddp_job *job, int64_t start_ns)
+{
+    while (!ddp_job_aborted(job) && ddp_clock_ns() - start_ns < 60000000000)
+        usleep(1000);
+    NEED(ddp_job_aborted(job));
+}
 
 void run_starts(int nodes, const int *starts, ranks_body *body, int dies)
 {

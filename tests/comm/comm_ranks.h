@@ -43,6 +43,9 @@ void run_ranks(int size, ranks_body *body, int dies);
  * set all abort words, unless the ranks are untold. */
 extern bool ranks_untold;
 void run_nodes(int nodes, int per_node, ranks_body *body, int dies);
+/* The job has ended, or does within a minute: a rank may see that another one is gone before its
+ * launcher says so. */
+void ranks_need_end(ddp_job *job, int64_t start_ns);
 
 /* starts: (nodes + 1) the first rank of each machine, and the number of all. */
 void run_starts(int nodes, const int *starts, ranks_body *body, int dies);

@@ -115,7 +115,7 @@ END_TEST
 static void need_aborted(ddp_job *job, int64_t start_ns, enum ddp_status status)
 {
     NEED(status == DDP_ERR_ABORTED && ddp_job_aborted(job));
-    NEED(ddp_clock_ns() - start_ns < INT64_C(3000000000));
+    NEED(ddp_clock_ns() - start_ns < INT64_C(30000000000));
 }
 
 static void killed_body(ddp_comm *comm, ddp_job *job)

@@ -271,8 +271,8 @@ static __global__ void __launch_bounds__(DDP_BLOCK) soft_rows_kernel(struct cros
 {
     const struct ddp_softmax_cross_entropy &args = pass.args;
     const int lane = (int)threadIdx.x % DDP_WARP;
-    const int64_t number = pass.begin + (int64_t)blockIdx.x * (DDP_BLOCK / DDP_WARP) +
-                           (int)threadIdx.x / DDP_WARP;
+    const int64_t number =
+        pass.begin + (int64_t)blockIdx.x * (DDP_BLOCK / DDP_WARP) + (int)threadIdx.x / DDP_WARP;
     if (number >= pass.end)
         return;
     const cross_entropy_row<T> row = row_of<T>(args, number);
@@ -298,10 +298,10 @@ static __global__ void __launch_bounds__(DDP_BLOCK) soft_rows_kernel(struct cros
         all += (double)ddp_read_one(row.x + i);
     all = ddp_warp_reduce<DDP_SUM>(all);
     const float sum = ddp_warp_reduce<DDP_SUM>(state.sum * exponential<T>(state.max - max));
-    const double own = (1 - (double)smooth) * ((double)share * (double)ddp_read_one(row.x + label) +
-                                               (1 - (double)share) *
-                                                   (double)ddp_read_one(row.x + before)) +
-                       (double)smooth * (all / row.n);
+    const double own =
+        (1 - (double)smooth) * ((double)share * (double)ddp_read_one(row.x + label) +
+                                (1 - (double)share) * (double)ddp_read_one(row.x + before)) +
+        (double)smooth * (all / row.n);
     __syncwarp(); /* all have read the row, which is written over below */
     if (lane == 0)
         pass.losses[number - pass.begin] = log((double)sum) - (own - (double)max);

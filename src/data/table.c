@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Tables: .csv and .tsv files, a sample a row. Numbers are scaled and gaps filled by what the
- * training rows have; words become numbers of 0 and 1, or places of an embedding. All rows are kept in memory. What the
- * columns mean is found out from the training rows, or was kept with the weights. */
+ * training rows have; words become numbers of 0 and 1, or places of an embedding. All rows are kept
+ * in memory. What the columns mean is found out from the training rows, or was kept with the
+ * weights. */
 #include "config.h"
 
 #include "core/label.h"

@@ -84,9 +84,8 @@ enum ddp_status ddp_table_text_open(struct ddp_table_text *table, struct ddp_tex
     struct ddp_csv *csv = &table->begin;
     bool numbers = false;
     FILE *file = fopen(path, "rbe");
-    enum ddp_status status = file
-                                 ? ddp_text_read(text, file, path, false, ddp_memory_total() / 2)
-                                 : ddp_fail_path(path, "open the data");
+    enum ddp_status status = file ? ddp_text_read(text, file, path, false, ddp_memory_total() / 2)
+                                  : ddp_fail_path(path, "open the data");
     if (file)
         fclose(file);
     if (status == DDP_OK)

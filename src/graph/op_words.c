@@ -47,10 +47,10 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
     char *to = ddp_exec_value(exec, y);
     enum ddp_status status = copy_parts(exec, y->dims[0], width, part->first, to, y->dims[1],
                                         ddp_exec_value(exec, x), x->dims[1]);
-    return status == DDP_OK ? copy_parts(exec, y->dims[0], width, part->count,
-                                         to + (size_t)part->first * width, y->dims[1],
-                                         ddp_exec_value(exec, words), part->count)
-                            : status;
+    return status == DDP_OK
+               ? copy_parts(exec, y->dims[0], width, part->count, to + (size_t)part->first * width,
+                            y->dims[1], ddp_exec_value(exec, words), part->count)
+               : status;
 }
 
 static enum ddp_status backward(ddp_exec *exec, const struct node *node)
@@ -85,8 +85,8 @@ ddp_tensor *ddp_graph_words(ddp_graph *graph, ddp_tensor *x, int64_t words, ddp_
     /* A cast to bf16 would change the bits. */
     ddp_tensor *bits = x->dtype == DDP_F32 ? x : graph->nodes[x->producer].inputs[0];
     const struct node take = {.op = &tokens, .inputs = {bits}, .input_count = 1};
-    ddp_tensor *named = ddp_graph_add_node(graph, &take, &numbers, sizeof numbers, 2,
-                                           (int64_t[]){rows, words});
+    ddp_tensor *named =
+        ddp_graph_add_node(graph, &take, &numbers, sizeof numbers, 2, (int64_t[]){rows, words});
     ddp_tensor *embedded = ddp_graph_embedding(graph, named, table, NULL);
     const struct node join = {.op = &beside, .inputs = {x, embedded}, .input_count = 2};
     return embedded ? ddp_graph_add_node(graph, &join, &values, sizeof values, 2,

@@ -36,7 +36,7 @@ struct dp {
     float *loss;     /* where they write the loss: DDP_FLAT_ALIGN floats of the master */
     int32_t *labels; /* staging of labels on the master; NULL when not needed */
     struct ddp_soft_labels *soft; /* likewise */
-    int64_t cuts[2]; /* of a recorded backward pass: lanes are joined behind them */
+    int64_t cuts[2];              /* of a recorded backward pass: lanes are joined behind them */
     float **staging; /* of each replica: gradients that come from another device; or NULL */
     ddp_replica_threads *team;
     const struct ddp_batch **batches; /* of a step */

@@ -12,7 +12,7 @@ struct ddp_inputs {
     ddp_device *device;
     void *memory[2][DDP_DEVICE_SLOTS]; /* of samples and labels; NULL: not needed */
     size_t bytes[2];
-    uint32_t *place; /* device memory, for ddp_exec_set_place(); NULL: not needed */
+    uint32_t *place;              /* device memory, for ddp_exec_set_place(); NULL: not needed */
     struct ddp_soft_labels *soft; /* likewise */
 };
 

@@ -69,7 +69,8 @@ static enum ddp_status find_base(struct ddp_load *load, char **path)
     struct ddp_peft peft;
     enum ddp_status status = ddp_peft_read(&peft, *path, 0, NULL);
     char *base = peft.base;
-    if (status == DDP_OK && (!base || !(ddp_hf_llama_is(base) || ddp_gguf_is(base) || ddp_hf_bert_is(base))))
+    if (status == DDP_OK &&
+        (!base || !(ddp_hf_llama_is(base) || ddp_gguf_is(base) || ddp_hf_bert_is(base))))
         status = ddp_fail(DDP_ERR_INVALID,
                           "--load %s: these are adapters, and their base%s%s is not a directory "
                           "here, nor a GGUF file: name it, with --load BASE --adapters %s",

@@ -21,8 +21,7 @@
 double ddp_planned_step_flops(const struct ddp_planned *planned, const ddp_graph *graph)
 {
     const double filled = ddp_dataset_info(planned->data)->filled; /* such rows are packed */
-    return ddp_graph_flops(graph) * (double)planned->plan.global_shards *
-           (filled > 0 ? filled : 1);
+    return ddp_graph_flops(graph) * (double)planned->plan.global_shards * (filled > 0 ? filled : 1);
 }
 
 const char *ddp_train_show_count(double value, const char *unit, char *text, size_t size)

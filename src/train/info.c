@@ -198,7 +198,8 @@ static void print_needs(const struct ddp_train_needs *needs, bool adapters, FILE
     fprintf(out, "  all, bf16 with float32 masters   %10.2f\n", needs->full_bf16 / GIB);
     if (adapters)
         fprintf(out, "  LoRA of rank %d, bf16 base       %10.2f  (%s parameters)\n",
-                DDP_TRAIN_INFO_RANK, needs->lora / GIB, ddp_train_info_number(text, needs->adapters));
+                DDP_TRAIN_INFO_RANK, needs->lora / GIB,
+                ddp_train_info_number(text, needs->adapters));
     fprintf(out, "and for a shard of %d tokens          float32      bf16\n", TOKENS);
     fprintf(out, "  activations                      %10.2f%10.2f\n", needs->kept * tokens,
             needs->kept * tokens / 2);

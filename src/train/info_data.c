@@ -47,9 +47,8 @@ static enum ddp_status take_field(void *arg, const struct ddp_csv *at, size_t ro
     double number;
     (void)at;
     (void)row;
-    ((kinds *)arg)[column]
-                  [bytes < DDP_TABLE_WORD_BYTES ? ddp_table_value_of(text, &number)
-                                                : DDP_TABLE_WORD]++;
+    ((kinds *)arg)[column][bytes < DDP_TABLE_WORD_BYTES ? ddp_table_value_of(text, &number)
+                                                        : DDP_TABLE_WORD]++;
     return DDP_OK;
 }
 
@@ -249,9 +248,8 @@ static enum ddp_status print_idx(const char *path, FILE *out)
 {
     struct ddp_idx_file idx = {0};
     FILE *file = fopen(path, "rbe");
-    enum ddp_status status = file
-                                 ? ddp_idx_file_read(&idx, file, path, 1, DDP_IDX_MAX_DIMS)
-                                 : ddp_fail_path(path, "read");
+    enum ddp_status status = file ? ddp_idx_file_read(&idx, file, path, 1, DDP_IDX_MAX_DIMS)
+                                  : ddp_fail_path(path, "read");
     if (file)
         fclose(file);
     if (status != DDP_OK)

@@ -60,8 +60,7 @@ enum ddp_status ddp_run_begin(struct ddp_run *run)
         .exchange_bytes = run->planned.exchange_bytes,
         .out = run->out,
     };
-    facts.step_flops = facts.tail_flops =
-        ddp_planned_step_flops(&run->planned, run->planned.graph);
+    facts.step_flops = facts.tail_flops = ddp_planned_step_flops(&run->planned, run->planned.graph);
     if (run->planned.tail_graph)
         facts.tail_flops = ddp_planned_step_flops(&run->planned, run->planned.tail_graph);
     ddp_planned_know_peak(&run->planned, ddp_device_describe(ddp_mode_device(run->mode)));

@@ -245,9 +245,7 @@ static enum ddp_status describe(const char *path, const struct ddp_model **model
         config->described = true;
         config->x_dtype = DDP_I32;
         bert->length = head || bert->length ? bert->length : bert->context;
-        ddp_hf_bert_set_outputs(config, !head                  ? 0
-                                        : head->dim_count == 2 ? head->dims[0]
-                                                               : 1);
+        ddp_hf_bert_set_outputs(config, !head ? 0 : head->dim_count == 2 ? head->dims[0] : 1);
     }
     ddp_safetensors_close(file);
     free(beside);

@@ -239,7 +239,8 @@ enum ddp_status ddp_peft_read(struct ddp_peft *peft, const char *directory, int6
 {
     char *path = ddp_path_in(directory, CONFIG);
     *peft = (struct ddp_peft){.base = NULL};
-    enum ddp_status status = path ? ddp_peft_parse(peft, path, NULL, 0, layers, of) : DDP_ERR_MEMORY;
+    enum ddp_status status =
+        path ? ddp_peft_parse(peft, path, NULL, 0, layers, of) : DDP_ERR_MEMORY;
     free(path);
     return status;
 }

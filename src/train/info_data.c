@@ -25,6 +25,20 @@
 
 #define LISTED 20 /* columns, keys or members that are named */
 
+const char *ddp_train_info_number(char text[32], int64_t number)
+{
+    char digits[24];
+    size_t used = 0;
+    const int length = snprintf(digits, sizeof digits, "%" PRId64, number);
+    for (int i = 0; i < length && used < 30; i++) {
+        if (i > 0 && (length - i) % 3 == 0)
+            text[used++] = ',';
+        text[used++] = digits[i];
+    }
+    text[used] = '\0';
+    return text;
+}
+
 static void print_file(const char *path, FILE *out)
 {
     char shown[DDP_TEXT_SHOWN];

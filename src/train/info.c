@@ -409,17 +409,16 @@ static enum ddp_status print_found(const char *directory, FILE *out)
     const struct ddp_train_options options = {.load = directory};
     struct ddp_load load;
     char said[512] = "";
-    bool known;
+    bool data = false;
     const struct ddp_log_held before = ddp_log_exchange((struct ddp_log_held){said, sizeof said});
     enum ddp_status status = ddp_load_find(&load, &options, true);
-    const bool data = status != DDP_OK && ddp_train_info_data(directory, out, &known) == DDP_OK;
     ddp_log_exchange(before);
-    if (status != DDP_OK && !data)
+    const enum ddp_status shown = status == DDP_OK ? print_weights(load.file, out)
+                                                   : ddp_train_info_data(directory, out, &data);
+    if (status == DDP_OK || data)
+        status = shown;
+    else
         (void)ddp_fail(status, "%s", said);
-    if (data)
-        status = DDP_OK;
-    else if (status == DDP_OK)
-        status = print_weights(load.file, out);
     ddp_load_close(&load);
     return status;
 }

@@ -24,7 +24,7 @@ struct ddp_train_needs {
 const char *ddp_train_info_number(char text[32], int64_t number);
 
 /* Describes a file or directory of data, or what runs write beside their weights.
- *   known [out]  false: a file that may be one of weights; nothing is printed
+ *   known [out]  false: it is none of these, and may be weights; nothing is printed
  * DDP_ERR_IO, DDP_ERR_FORMAT, DDP_ERR_MEMORY. */
 enum ddp_status ddp_train_info_data(const char *path, FILE *out, bool *known);
 

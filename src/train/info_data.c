@@ -322,6 +322,15 @@ static enum ddp_status print_set(const char *path, FILE *out)
 
 /* --- any -------------------------------------------------------------------------------------- */
 
+static bool is_data(const char *path)
+{
+    const struct ddp_dataset_source *source;
+    bool is = false;
+    for (size_t i = 0; !is && (source = ddp_dataset_source_at(i)); i++)
+        is = source->recognise && source->recognise(path);
+    return is;
+}
+
 /* A file's first bytes; zeros where it has fewer. */
 static enum ddp_status read_start(const char *path, unsigned char start[9])
 {
@@ -342,8 +351,10 @@ enum ddp_status ddp_train_info_data(const char *path, FILE *out, bool *known)
     struct stat info;
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     *known = true;
-    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
-        return print_set(path, out);
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
+        *known = is_data(path);
+        return *known ? print_set(path, out) : DDP_OK;
+    }
     enum ddp_status status = read_start(path, start);
     if (status != DDP_OK)
         return status;

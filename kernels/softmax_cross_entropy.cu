@@ -265,6 +265,57 @@ static __global__ void __launch_bounds__(BLOCK, 1024 / BLOCK)
         ddp_write_one(row.d + label, (exponential<T>(own - max) / sum - 1.0f) * mean);
 }
 
+/* Rows that learn soft labels, a warp each: as rows_kernel(), and what is taken off the gradient
+ * differs from class to class. Such rows are short. */
+template <typename T>
+static __global__ void __launch_bounds__(DDP_BLOCK) soft_rows_kernel(struct cross_entropy_pass pass)
+{
+    const struct ddp_softmax_cross_entropy &args = pass.args;
+    const int lane = (int)threadIdx.x % DDP_WARP;
+    const int64_t number =
+        pass.begin + (int64_t)blockIdx.x * (DDP_BLOCK / DDP_WARP) + (int)threadIdx.x / DDP_WARP;
+    if (number >= pass.end)
+        return;
+    const cross_entropy_row<T> row = row_of<T>(args, number);
+    const int32_t label = args.labels[number];
+    const bool counts = is_class(args, label);
+    if (lane == 0)
+        pass.losses[number - pass.begin] = 0;
+    const struct cross_entropy_state state = state_of<T, DDP_WARP, true>(row, lane);
+    const float max = ddp_warp_reduce<DDP_MAX>(state.max);
+    const int best =
+        ddp_warp_reduce<DDP_MIN>(state.best >= 0 && state.max == max ? state.best : row.n);
+    if (args.predictions && lane == 0)
+        args.predictions[number] = best < row.n ? best : 0; /* a row of NaN */
+    if (!counts) {
+        put_zeros<T, DDP_WARP>(row, lane);
+        return;
+    }
+    const int32_t found = args.labels[number > 0 ? number - 1 : args.rows - 1];
+    const int32_t before = is_class(args, found) ? found : label;
+    const float share = args.soft->share, smooth = args.soft->smooth;
+    double all = 0;
+    for (int i = lane; i < row.n; i += DDP_WARP)
+        all += (double)ddp_read_one(row.x + i);
+    all = ddp_warp_reduce<DDP_SUM>(all);
+    const float sum = ddp_warp_reduce<DDP_SUM>(state.sum * exponential<T>(state.max - max));
+    const double own =
+        (1 - (double)smooth) * ((double)share * (double)ddp_read_one(row.x + label) +
+                                (1 - (double)share) * (double)ddp_read_one(row.x + before)) +
+        (double)smooth * (all / row.n);
+    __syncwarp(); /* all have read the row, which is written over below */
+    if (lane == 0)
+        pass.losses[number - pass.begin] = log((double)sum) - (own - (double)max);
+    const float mean = (args.dloss ? *args.dloss : 1.0f) / (float)divisor_of(pass);
+    for (int i = lane; row.d && i < row.n; i += DDP_WARP) {
+        const float target = smooth / (float)row.n + (i == label ? (1 - smooth) * share : 0) +
+                             (i == before ? (1 - smooth) * (1 - share) : 0);
+        const float p = exponential<T>(ddp_read_one(row.x + i) - max) / sum;
+        ddp_write_one(row.d + i, (p - target) * mean);
+    }
+    clear_rest<T, DDP_WARP>(row, lane);
+}
+
 /* The losses of a chunk, in one tree; behind the last chunk the mean. */
 static __global__ void __launch_bounds__(ADDERS) add_losses(struct cross_entropy_pass pass)
 {
@@ -308,7 +359,11 @@ static void launch_rows(const struct cross_entropy_pass &pass, struct ddp_cuda *
 {
     if (pass.begin == pass.end)
         return;
-    if (pass.args.classes <= 1024)
+    if (pass.args.soft)
+        DDP_LAUNCH((soft_rows_kernel<T>),
+                   ddp_cuda_blocks(pass.end - pass.begin, DDP_BLOCK / DDP_WARP), DDP_BLOCK, 0,
+                   cuda->stream, pass);
+    else if (pass.args.classes <= 1024)
         launch_team<T, 1, DDP_BLOCK>(pass, cuda);
     else if (pass.args.classes <= 8192)
         launch_team<T, 8, DDP_BLOCK>(pass, cuda);

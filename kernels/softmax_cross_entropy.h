@@ -29,8 +29,9 @@ struct ddp_softmax_cross_entropy {
     int32_t *predictions;  /* (B) out: the first class with the largest logit; NULL: not needed */
     const float *dloss;    /* (1) the gradient of the loss itself; NULL: 1 */
     float *row_losses;     /* (B) out: -log softmax(logits)[label], 0 of NONE; NULL: not needed */
-    const float *row_weights;           /* (B) factors of the rows' gradients; NULL: 1 */
-    const struct ddp_soft_labels *soft; /* on the CPU alone; NULL: the labels are what they are */
+    const float *row_weights; /* (B) factors of the rows' gradients; NULL: 1 */
+    /* Where the labels are, without row_losses and row_weights; NULL: they are what they are. */
+    const struct ddp_soft_labels *soft;
 };
 
 /* All but the labels themselves, which may be on a device. */

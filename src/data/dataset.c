@@ -158,6 +158,11 @@ static enum ddp_status prepare(const struct ddp_dataset_options *options, ddp_da
     if (options->normalize && (*train)->info.x_dtype != DDP_F32)
         return ddp_fail(DDP_ERR_INVALID, "--normalize belongs to numbers, and %s holds tokens",
                         ddp_dataset_where(&(*train)->info));
+    if (options->normalize && (*train)->info.word_count > 0)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--normalize belongs to numbers, and %s has words; its numbers are scaled "
+                        "already",
+                        ddp_dataset_where(&(*train)->info));
     if (options->val_split > 0)
         status = split(train, test, options->val_split);
     if (status == DDP_OK && options->normalize)

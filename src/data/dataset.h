@@ -114,13 +114,17 @@ struct ddp_dataset_info {
     int dim_count;          /* of one sample */
     int64_t dims[DDP_DATASET_MAX_DIMS]; /* channels, height, width for images; T for tokens */
     size_t sample_values;               /* the product of dims */
-    size_t sample_bytes;                /* ... in a batch */
-    size_t memory_bytes;                /* what it holds in memory */
-    double token_bytes; /* of text that a token stands for, on average; 0: not known */
-    bool bytes;         /* tokens are the bytes of a text */
-    uint64_t tokenizer; /* its ddp_tokenizer_hash(); 0: none was given */
-    bool shuffled;      /* training takes a random order by default */
-    bool normalized;    /* by ddp_normalize() */
+    /* Tables: so many of the last numbers of a sample are the bits of int32, words by their rows of
+     * one embedding with `word_rows`; the columns have up to `word_most` each. */
+    int64_t word_count, word_rows, word_most;
+    size_t sample_bytes; /* ... in a batch */
+    size_t memory_bytes; /* what it holds in memory */
+    double filled;       /* sentences: the share of a sample's tokens that are there, on average */
+    double token_bytes;  /* of text that a token stands for, on average; 0: not known */
+    bool bytes;          /* tokens are the bytes of a text */
+    uint64_t tokenizer;  /* its ddp_tokenizer_hash(); 0: none was given */
+    bool shuffled;       /* training takes a random order by default */
+    bool normalized;     /* by ddp_normalize() */
     /* Of each channel of an image, otherwise the first of each: taken off and divided by, in units
      * of the source. 0 and 1: none. */
     int channel_count;

@@ -331,6 +331,17 @@ static enum ddp_status open_set(ddp_dataset **result, const struct sentences *tr
     return status == DDP_OK ? settle_labels(s, train, options->class_count) : status;
 }
 
+/* The share of rows of this length that texts fill. */
+static double filled(const struct sentences *s, int64_t length)
+{
+    int64_t tokens = 0;
+    for (size_t i = 0; i < s->piece_count; i++) {
+        const int64_t own = 2 + s->pairs + (int64_t)s->pieces[i].size[0] + s->pieces[i].size[1];
+        tokens += own < length ? own : length;
+    }
+    return (double)tokens / ((double)s->piece_count * (double)length);
+}
+
 /* The shape of samples, once the length of rows is known. */
 static void settle_shape(struct sentences *s, int64_t length)
 {
@@ -339,6 +350,7 @@ static void settle_shape(struct sentences *s, int64_t length)
     info->sample_count = (int64_t)(s->piece_count / (size_t)s->texts);
     info->dim_count = s->contrasts ? 3 : 2;
     info->compared = s->contrasts;
+    info->filled = filled(s, length);
     info->dims[0] = s->contrasts ? s->texts : PLANES;
     info->dims[1] = s->contrasts ? PLANES : length;
     info->dims[2] = length;

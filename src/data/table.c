@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Tables: .csv and .tsv files, a sample a row. Numbers are scaled and gaps filled by what the
- * training rows have; words become numbers of 0 and 1. All rows are kept in memory. What the
- * columns mean is found out from the training rows, or was kept with the weights. */
+ * training rows have; words become numbers of 0 and 1, or places of an embedding. All rows are kept
+ * in memory. What the columns mean is found out from the training rows, or was kept with the
+ * weights. */
 #include "config.h"
 
 #include "core/label.h"
@@ -51,16 +52,24 @@ static enum ddp_status table_read(const ddp_dataset *dataset, const int64_t *ind
 {
     const struct table *t = (const struct table *)dataset;
     const struct ddp_table_column *target = &t->schema.target;
+    const size_t numbers = ddp_table_schema_width(&t->schema);
     float *to = x;
     for (size_t i = 0; i < count; i++) {
         const double *cell = t->cells + (size_t)indices[i] * t->width;
+        int32_t *word = (int32_t *)(void *)(to + numbers), place = 0;
         for (size_t k = 0; k < t->schema.input_count; k++, cell++) {
             const struct ddp_table_column *column = &t->schema.inputs[k];
+            if (ddp_table_embeds(column)) {
+                *word++ = place + 1 + (int32_t)*cell;
+                place += 1 + (int32_t)column->value_count;
+                continue;
+            }
             if (!column->words)
                 *to++ = scaled(column, *cell);
             for (size_t v = 0; v < column->value_count; v++)
                 *to++ = *cell == (double)v;
         }
+        to = (float *)(void *)word;
         if (labels && t->labelled && target->words) {
             labels[i] = *cell < 0 ? DDP_LABEL_NONE : (int32_t)*cell;
         } else if (labels && t->labelled) {
@@ -352,95 +361,6 @@ static enum ddp_status assign(struct table *t, const struct ddp_table_text *text
     return DDP_OK;
 }
 
-/* --- the text --------------------------------------------------------------------------------- */
-
-/* The fields of the first line as names. */
-static enum ddp_status read_names(struct ddp_table_text *table, struct ddp_csv *csv, bool *numbers)
-{
-    struct ddp_csv_field field = {0};
-    enum ddp_status status = DDP_OK;
-    *numbers = false;
-    while (status == DDP_OK && !field.last) {
-        char text[DDP_TABLE_WORD_BYTES], *name = NULL;
-        double number;
-        status = ddp_csv_field(csv, &field);
-        if (status != DDP_OK)
-            break;
-        const size_t bytes = ddp_csv_text(&field, text, sizeof text);
-        *numbers = *numbers || ddp_table_value_of(text, &number) == DDP_TABLE_NUMBER;
-        if (table->count == DDP_TABLE_COLUMNS)
-            return ddp_fail(DDP_ERR_FORMAT,
-                            "%s: more than %d columns: is it a table, with commas "
-                            "(.csv) or tabs (.tsv) between its fields?",
-                            csv->name, DDP_TABLE_COLUMNS);
-        if (bytes >= sizeof text)
-            return ddp_fail(DDP_ERR_FORMAT,
-                            "%s: the name of column %zu has %zu bytes: up to %d are "
-                            "possible",
-                            csv->name, table->count + 1, bytes, DDP_TABLE_WORD_BYTES - 1);
-        if (!(name = strdup(text)))
-            return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", csv->name);
-        status = ddp_array_append(&table->names, &table->count, &name, sizeof name);
-        if (status != DDP_OK)
-            free(name);
-    }
-    return status;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* Names must tell columns apart; without a header they are 1, 2, ... */
-static enum ddp_status settle_names(struct ddp_table_text *table)
-{
-    for (size_t i = 0; !table->header && i < table->count; i++) {
-        free(table->names[i]);
-        if (asprintf(&table->names[i], "%zu", i + 1) < 0) {
-            table->names[i] = NULL;
-            return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", table->begin.name);
-        }
-    }
-    char **sorted = ddp_array_alloc(table->count, sizeof *sorted);
-    if (!sorted)
-        return DDP_ERR_MEMORY;
-    memcpy(sorted, table->names, table->count * sizeof *sorted);
-    qsort(sorted, table->count, sizeof *sorted, by_name);
-    enum ddp_status status = DDP_OK;
-    for (size_t i = 1; status == DDP_OK && i < table->count; i++)
-        if (strcmp(sorted[i - 1], sorted[i]) == 0)
-            status =
-                ddp_fail(DDP_ERR_FORMAT,
-                         "%s: two columns are called '%s': rename one; if the first line is no "
-                         "header, give --no-header",
-                         table->begin.name, sorted[i]);
-    free(sorted);
-    return status;
-}
-
-static enum ddp_status begin_text(struct ddp_table_text *table, const struct ddp_text *text,
-                                  const char *path, const struct ddp_dataset_options *options)
-{
-    const bool tabs = ddp_text_ends_with(path, ".tsv") || ddp_text_ends_with(path, ".tsv.gz");
-    struct ddp_csv *csv = &table->begin;
-    bool numbers = false;
-    enum ddp_status status =
-        ddp_csv_open(csv, path, (const char *)text->at, text->bytes, tabs ? '\t' : ',');
-    if (status == DDP_OK && !ddp_csv_more(csv))
-        status = ddp_fail(DDP_ERR_FORMAT, "%s: the table is empty", path);
-    const struct ddp_csv first = *csv;
-    table->first = first.at;
-    if (status == DDP_OK)
-        status = read_names(table, csv, &numbers);
-    if (status != DDP_OK)
-        return status;
-    table->header = options->header_given ? options->header : !numbers;
-    if (!table->header)
-        *csv = first;
-    return settle_names(table);
-}
-
 /* --- opening ---------------------------------------------------------------------------------- */
 
 static enum ddp_status find_schema(struct table *t, const struct ddp_table_text *text,
@@ -475,7 +395,15 @@ static enum ddp_status fill(struct table *t, const struct ddp_table_text *text)
         return status;
     info->sample_count = (int64_t)t->rows;
     info->dim_count = 1;
-    info->sample_values = ddp_table_schema_width(&t->schema);
+    for (size_t k = 0; k < t->schema.input_count; k++) {
+        const int64_t words = (int64_t)t->schema.inputs[k].value_count;
+        if (!ddp_table_embeds(&t->schema.inputs[k]))
+            continue;
+        info->word_count++;
+        info->word_rows += 1 + words; /* the first is of words that are not known */
+        info->word_most = words > info->word_most ? words : info->word_most;
+    }
+    info->sample_values = ddp_table_schema_width(&t->schema) + (size_t)info->word_count;
     info->dims[0] = (int64_t)info->sample_values;
     info->sample_bytes = info->sample_values * sizeof(float);
     info->memory_bytes = t->room * t->width * sizeof *t->cells;
@@ -503,23 +431,14 @@ static enum ddp_status open_set(ddp_dataset **result, const char *path, const ch
                                              .normalized = true,
                                              .channel_count = 1,
                                              .std = {1}};
-    FILE *file = fopen(path, "rbe");
-    enum ddp_status status =
-        file ? ddp_text_read(&text, file, t->base.path, false, ddp_memory_total() / 2)
-             : ddp_fail_path(path, "open the data");
-    if (file)
-        fclose(file);
-    if (status == DDP_OK)
-        status = begin_text(&table, &text, t->base.path, options);
+    enum ddp_status status = ddp_table_text_open(&table, &text, t->base.path,
+                                                 options->header_given ? &options->header : NULL);
     t->base.info.separator = table.begin.separator;
     if (status == DDP_OK)
         status = find_schema(t, &table, given, options);
     if (status == DDP_OK)
         status = fill(t, &table);
-    for (size_t i = 0; i < table.count; i++)
-        free(table.names[i]);
-    free(table.names);
-    free(text.at);
+    ddp_table_text_close(&table, &text);
     return status;
 }
 

@@ -120,15 +120,16 @@ struct guess {
 };
 
 struct guesses {
-    const struct ddp_table_text *table;
     struct guess *of; /* each column of the table */
+    const struct ddp_table_column *target;
 };
 
 static enum ddp_status guess_field(void *arg, const struct ddp_csv *at, size_t row, size_t column,
                                    char *text, size_t bytes)
 {
-    struct guess *guess = &((struct guesses *)arg)->of[column];
-    const bool target = guess->most > DDP_TABLE_WORDS + 1;
+    const struct guesses *guesses = arg;
+    struct guess *guess = &guesses->of[column];
+    const bool target = guess->column && guess->column == guesses->target;
     double number = 0;
     (void)row;
     if (!guess->column)
@@ -153,6 +154,8 @@ static enum ddp_status guess_field(void *arg, const struct ddp_csv *at, size_t r
         guess->word_line = at->line;
         ddp_text_clean(guess->word, sizeof guess->word, text, bytes);
     }
+    if (kind >= DDP_TABLE_WORD && !target && guess->column->value_count < guess->most)
+        guess->most = DDP_TABLE_EMBEDDED + 1; /* of numbers alone, so many are not kept */
     if (guess->column->value_count >= guess->most)
         return DDP_OK;
     if (target)
@@ -169,7 +172,7 @@ static void drop_values(struct ddp_table_column *column)
     column->value_count = 0;
 }
 
-static enum ddp_status decide_input(struct guess *guess, const char *table)
+static enum ddp_status decide_input(struct guess *guess, size_t rows, const char *table)
 {
     struct ddp_table_column *column = guess->column;
     const char *name = column->name;
@@ -184,16 +187,23 @@ static enum ddp_status decide_input(struct guess *guess, const char *table)
                         "%s: column '%s' holds dates, such as %s in line %zu: leave it out with "
                         "--ignore '%s', or put numbers in its place, such as years or days",
                         table, name, guess->word, guess->word_line, name);
-    if (column->words && column->value_count > DDP_TABLE_WORDS && guess->numbers > texts)
+    if (column->words && ddp_table_embeds(column) &&
+        (guess->numbers > texts || guess->most <= DDP_TABLE_WORDS + 1))
         return ddp_fail(DDP_ERR_INVALID,
                         "%s: column '%s' holds numbers, but line %zu says '%s': correct it, leave "
                         "it empty, or leave the column out with --ignore '%s'",
                         table, name, guess->word_line, guess->word, name);
-    if (column->words && column->value_count > DDP_TABLE_WORDS)
+    if (column->words && column->value_count > DDP_TABLE_EMBEDDED)
         return ddp_fail(DDP_ERR_INVALID,
                         "%s: column '%s' has more than %d different words, such as '%s': leave it "
                         "out with --ignore '%s', or group them",
-                        table, name, DDP_TABLE_WORDS, guess->word, name);
+                        table, name, DDP_TABLE_EMBEDDED, guess->word, name);
+    if (column->words && ddp_table_embeds(column) && 2 * column->value_count > rows)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%s: column '%s' has %zu different words in %zu rows, such as '%s', too "
+                        "many to learn what each means: leave it out with --ignore '%s', or group "
+                        "them",
+                        table, name, column->value_count, rows, guess->word, name);
     if (!column->words)
         drop_values(column);
     return DDP_OK;
@@ -250,7 +260,7 @@ static enum ddp_status choose_columns(struct ddp_table_schema *schema,
 enum ddp_status ddp_table_guess(struct ddp_table_schema *schema, const struct ddp_table_text *table,
                                 const struct ddp_table_choice *choice)
 {
-    struct guesses guesses = {.table = table};
+    struct guesses guesses = {.target = &schema->target};
     size_t rows = 0;
     *schema = (struct ddp_table_schema){0};
     enum ddp_status status = check_choice(table, choice);
@@ -266,7 +276,7 @@ enum ddp_status ddp_table_guess(struct ddp_table_schema *schema, const struct dd
         if (guesses.of[i].column)
             status = guesses.of[i].column == &schema->target
                          ? decide_target(&guesses.of[i], table->begin.name)
-                         : decide_input(&guesses.of[i], table->begin.name);
+                         : decide_input(&guesses.of[i], rows, table->begin.name);
     free(guesses.of);
     return status;
 }

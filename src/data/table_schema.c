@@ -37,7 +37,9 @@ size_t ddp_table_schema_width(const struct ddp_table_schema *schema)
 {
     size_t width = 0;
     for (size_t i = 0; i < schema->input_count; i++)
-        width += schema->inputs[i].words ? schema->inputs[i].value_count : 1;
+        width += ddp_table_embeds(&schema->inputs[i]) ? 0
+                 : schema->inputs[i].words            ? schema->inputs[i].value_count
+                                                      : 1;
     return width;
 }
 
@@ -178,7 +180,7 @@ static bool parse_column(struct ddp_table_column *column, const json_t *json)
     json_array_foreach(words, i, word)
     {
         const char *value = json_string_value(word);
-        if (!value || strlen(value) >= DDP_TABLE_WORD_BYTES || i >= DDP_TABLE_CLASSES ||
+        if (!value || strlen(value) >= DDP_TABLE_WORD_BYTES || i >= DDP_TABLE_EMBEDDED ||
             ddp_table_add_value(column, value) != DDP_OK || column->value_count != i + 1 ||
             strcmp(column->values[i], value) != 0)
             return false;

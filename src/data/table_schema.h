@@ -8,9 +8,10 @@
 #include "data/csv.h"
 
 #define DDP_TABLE_COLUMNS    65536
-#define DDP_TABLE_WORDS      64   /* of an input column: each becomes a number, 0 or 1 */
-#define DDP_TABLE_CLASSES    1024 /* of the target */
-#define DDP_TABLE_FEW        20   /* whole numbers: fewer are classes */
+#define DDP_TABLE_WORDS      64    /* of an input column: each becomes a number, 0 or 1; if there */
+#define DDP_TABLE_EMBEDDED   16384 /* are more, they are rows of an embedding */
+#define DDP_TABLE_CLASSES    1024  /* of the target */
+#define DDP_TABLE_FEW        20    /* whole numbers: fewer are classes */
 #define DDP_TABLE_WORD_BYTES 256
 
 struct ddp_table_column {
@@ -29,7 +30,13 @@ struct ddp_table_schema {
 
 void ddp_table_schema_free(struct ddp_table_schema *schema); /* zeros are fine */
 
-/* Numbers of a sample. */
+/* Whether an input column's words are rows of an embedding. */
+static inline bool ddp_table_embeds(const struct ddp_table_column *column)
+{
+    return column->value_count > DDP_TABLE_WORDS;
+}
+
+/* Numbers of a sample, but those of columns that are embedded. */
 size_t ddp_table_schema_width(const struct ddp_table_schema *schema);
 
 /* The schema as JSON, in one line; freed with free(). NULL (logged): no memory. */
@@ -66,6 +73,15 @@ struct ddp_table_text {
     size_t count;
     bool header;
 };
+
+struct ddp_text;
+
+/* Reads a file, and the names of its columns: 1, 2, ... where it has none.
+ *   table, text [out]  zeros before; closed also after a failure
+ *   header             whether the first line is one; NULL: if nothing in it is a number */
+enum ddp_status ddp_table_text_open(struct ddp_table_text *table, struct ddp_text *text,
+                                    const char *path, const bool *header);
+void ddp_table_text_close(struct ddp_table_text *table, struct ddp_text *text);
 
 /* What the user says of a table's columns; NULL: nothing. */
 struct ddp_table_choice {

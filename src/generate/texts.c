@@ -64,7 +64,7 @@ enum ddp_status ddp_train_open_tokenizer(ddp_tokenizer **tokenizer,
     if (status != DDP_OK || *tokenizer || !ddp_peft_is(options->load))
         return status;
     struct ddp_peft peft; /* adapters alone: their base has it */
-    status = ddp_peft_read(&peft, options->load, 0);
+    status = ddp_peft_read(&peft, options->load, 0, NULL);
     if (status == DDP_OK && peft.base)
         status = open_in(tokenizer, peft.base, tell);
     ddp_peft_free(&peft);

@@ -54,7 +54,8 @@ void ddp_exec_set_adding(ddp_exec *exec, bool adding);
  *   scale  in the host's memory, as it is when ddp_exec_send_loss_scale() is called; NULL: 1 */
 void ddp_exec_set_loss_scale(ddp_exec *exec, const float *scale);
 
-/* What a loss of classes has in place of the labels alone, on the CPU; borrowed. NULL: nothing. */
+/* What a loss of classes has in place of the labels alone, where the device reads it;
+ * borrowed. NULL: nothing. */
 void ddp_exec_set_soft_labels(ddp_exec *exec, const struct ddp_soft_labels *soft);
 const struct ddp_soft_labels *ddp_exec_soft_labels(const ddp_exec *exec);
 

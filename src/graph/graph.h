@@ -163,6 +163,10 @@ static inline int64_t ddp_parameter_end(const struct ddp_parameter *parameter)
  *   what  they are, for the message; borrowed */
 void ddp_graph_expect_input(ddp_graph *graph, int input, const char *what, enum ddp_dtype dtype,
                             int64_t rows, int64_t values);
+/* Samples (B,F), an input, whose last `words` numbers are the bits of int32: rows of the table
+ * (V,C). -> (B,F - words + words * C): the other numbers, and the rows behind them. */
+ddp_tensor *ddp_graph_words(ddp_graph *graph, ddp_tensor *x, int64_t words, ddp_tensor *table);
+
 bool ddp_graph_is_finished(const ddp_graph *graph);
 
 /* Labels of a shard, if the loss leaves out those that are DDP_LABEL_NONE. Its loss and gradients

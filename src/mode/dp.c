@@ -35,7 +35,8 @@ struct dp {
     ddp_exec *loss_exec, *tail_loss_exec; /* on the master */
     float *loss;     /* where they write the loss: DDP_FLAT_ALIGN floats of the master */
     int32_t *labels; /* staging of labels on the master; NULL when not needed */
-    int64_t cuts[2]; /* of a recorded backward pass: lanes are joined behind them */
+    struct ddp_soft_labels *soft; /* likewise */
+    int64_t cuts[2];              /* of a recorded backward pass: lanes are joined behind them */
     float **staging; /* of each replica: gradients that come from another device; or NULL */
     ddp_replica_threads *team;
     const struct ddp_batch **batches; /* of a step */
@@ -83,8 +84,10 @@ static void dp_close(ddp_mode *mode)
     ddp_replica_threads_destroy(dp->team);
     if (dp->loss_exec)
         ddp_device_free(master(dp)->device, dp->labels, labels_bytes(dp));
-    if (mode->replicas)
+    if (mode->replicas) {
         ddp_device_free(master(dp)->device, dp->loss, LOSS_BYTES);
+        ddp_device_free(master(dp)->device, dp->soft, sizeof *dp->soft);
+    }
     ddp_exec_destroy(dp->tail_loss_exec);
     ddp_exec_destroy(dp->loss_exec);
     for (int r = 0; dp->staging && r < replica_count(dp); r++)
@@ -316,7 +319,8 @@ static enum ddp_status loss_of(struct dp *dp, int r, const struct ddp_batch *bat
     enum ddp_status status = ddp_exec_load_input(exec, 1, batch->labels, dp->labels);
     ddp_exec_set_gradients(exec, dp->loss);
     ddp_exec_set_adding(exec, adding);
-    ddp_exec_set_soft_labels(exec, batch->soft);
+    if (status == DDP_OK)
+        status = ddp_inputs_soften(&dp->soft, device, exec, batch->soft);
     if (status == DDP_OK)
         status = ddp_exec_send_loss_scale(exec);
     if (status == DDP_OK)

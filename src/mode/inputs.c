@@ -33,6 +33,7 @@ void ddp_inputs_close(struct ddp_inputs *inputs)
     if (!inputs->device)
         return;
     ddp_device_free(inputs->device, inputs->place, PLACE_BYTES);
+    ddp_device_free(inputs->device, inputs->soft, sizeof *inputs->soft);
     for (int i = 0; i < 2; i++)
         for (int slot = 0; slot < DDP_DEVICE_SLOTS; slot++)
             ddp_device_free(inputs->device, inputs->memory[i][slot], inputs->bytes[i]);
@@ -48,6 +49,19 @@ static enum ddp_status load(struct ddp_inputs *inputs, ddp_exec *exec, int input
                            ddp_exec_input_bytes(exec, input));
 }
 
+enum ddp_status ddp_inputs_soften(struct ddp_soft_labels **memory, ddp_device *device,
+                                  ddp_exec *exec, const struct ddp_soft_labels *soft)
+{
+    enum ddp_status status = DDP_OK;
+    const bool copied = soft && !ddp_device_host_memory(device);
+    if (copied && !*memory)
+        status = ddp_device_alloc(device, sizeof **memory, (void **)memory);
+    if (status == DDP_OK && copied)
+        status = ddp_device_copy_in(device, *memory, soft, sizeof *soft);
+    ddp_exec_set_soft_labels(exec, copied ? *memory : soft);
+    return status;
+}
+
 enum ddp_status ddp_inputs_load(struct ddp_inputs *inputs, ddp_exec *exec, int slot,
                                 const struct ddp_batch *batch,
                                 const struct ddp_exec_position *position)
@@ -59,7 +73,8 @@ enum ddp_status ddp_inputs_load(struct ddp_inputs *inputs, ddp_exec *exec, int s
     if (status == DDP_OK)
         status = ddp_device_arrive(inputs->device, slot);
     ddp_exec_set_position(exec, position);
-    ddp_exec_set_soft_labels(exec, batch->soft);
+    if (status == DDP_OK)
+        status = ddp_inputs_soften(&inputs->soft, inputs->device, exec, batch->soft);
     return status == DDP_OK && inputs->place
                ? ddp_device_copy_in(inputs->device, inputs->place, place, PLACE_BYTES)
                : status;

@@ -58,6 +58,7 @@ struct ddp_pipeline_stage {
     float *fronts;   /* (slots, front) */
     char *inputs[2]; /* (slots, bytes) on the device; NULL: it reads the host's memory */
     size_t input_bytes[2];
+    struct ddp_soft_labels *soft; /* likewise */
     /* A parameter that both pieces read: its gradients of shards to which the second piece has
      * written and the first has not added. */
     int shared; /* in the stage's table; -1: none */

@@ -207,6 +207,8 @@ void ddp_stage_close(struct ddp_pipeline_stage *stage)
     ddp_device *device = ddp_stage_replica(stage)->device;
     for (int i = 0; device && i < 2; i++)
         ddp_device_free(device, stage->inputs[i], (size_t)stage->slots * stage->input_bytes[i]);
+    if (device)
+        ddp_device_free(device, stage->soft, sizeof *stage->soft);
     if (stage->pending)
         ddp_device_free(device, stage->pending, pending_bytes(stage));
     if (stage->fronts)
@@ -302,10 +304,11 @@ static enum ddp_status forward(struct ddp_pipeline_stage *stage, struct ddp_stag
     ddp_exec *exec = replica->current = exec_of(stage, piece, shard);
     ddp_lanes_select(&replica->lanes, shard);
     ddp_exec_set_position(exec, &position);
-    ddp_exec_set_soft_labels(exec, batch->soft);
     ddp_exec_set_adding(exec, false);
     ddp_exec_set_gradients(exec, front_of(stage, shard));
     status = load_inputs(stage, exec, shard, batch);
+    if (status == DDP_OK)
+        status = ddp_inputs_soften(&stage->soft, replica->device, exec, batch->soft);
     if (status == DDP_OK)
         status = ddp_exec_send_loss_scale(exec);
     if (status == DDP_OK)

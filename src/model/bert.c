@@ -31,8 +31,8 @@ _Static_assert(sizeof(struct ddp_bert) <= DDP_MODEL_OWN, "room for it");
 _Static_assert(offsetof(struct ddp_bert, lora) == offsetof(struct ddp_llama, lora),
                "ddp_lora_options are of both");
 
-const char *const ddp_bert_linear_names[] = {"attention.self.query", "attention.self.key",
-                                             "attention.self.value"};
+const char *const ddp_bert_linear_names[DDP_BERT_LINEARS] = {
+    "attention.self.query", "attention.self.key", "attention.self.value"};
 
 #define FIELD(name, kind, member, least, most)                                                     \
     {                                                                                              \

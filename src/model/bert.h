@@ -24,8 +24,9 @@ struct ddp_bert {
     double norm_eps;
 };
 
-extern const char *const ddp_bert_linear_names[]; /* those that may have adapters, by DDP_LLAMA_Q,
-                                                      K and V: "attention.self.query", ... */
+/* Those that may have adapters, by DDP_LLAMA_Q, K and V: "attention.self.query", ... */
+#define DDP_BERT_LINEARS 3
+extern const char *const ddp_bert_linear_names[DDP_BERT_LINEARS];
 
 /* Of a config of ddp_model_bert. */
 struct ddp_bert *ddp_bert_of(union ddp_model_own *own);

@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
  * A multi-layer perceptron: linear layers with ReLU between them, softmax cross-entropy at the end,
- * or the mean squared error of one number where there are no classes.
+ * or the mean squared error of one number where there are no classes. Words of a table's columns
+ * that have many are learned as an embedding, "words", beside the other numbers.
  * The layers are fc1, fc2, ..., initialised as torch.nn.Linear in that order. */
 #include "config.h"
 
 #include "model/model.h"
 
+#include "core/portable_math.h"
+
 #include <string.h>
 
-#define LAYERS 16 /* that are hidden, at most */
+#define LAYERS   16   /* that are hidden, at most */
+#define WORD_STD 0.01 /* fastai's: a word that nobody has seen stays close to the middle of all */
 
 struct mlp {
     bool given; /* else two of 512 */
     int count;
     int64_t hidden[LAYERS];
+    int64_t words, word_rows, word_width; /* of a sample, and of the embedding; 0: none */
 };
 
 _Static_assert(sizeof(struct mlp) <= DDP_MODEL_OWN, "room for it");
@@ -41,6 +46,9 @@ static const struct ddp_option options[] = {
 static const struct ddp_model_field fields[] = {
     {"hidden", DDP_FIELD_LIST, offsetof(struct mlp, hidden), 1, 1 << 20, LAYERS,
      offsetof(struct mlp, count)},
+    {"words", DDP_FIELD_INT, offsetof(struct mlp, words), 1, 1 << 16, 0, 0},
+    {"word_rows", DDP_FIELD_INT, offsetof(struct mlp, word_rows), 1, 1 << 30, 0, 0},
+    {"word_width", DDP_FIELD_INT, offsetof(struct mlp, word_width), 1, 1 << 10, 0, 0},
     {0},
 };
 
@@ -53,12 +61,24 @@ static int64_t table_width(int64_t rows)
     return width;
 }
 
+/* The rule of fastai for a column of so many words. */
+static int64_t word_width(int64_t words)
+{
+    const double width = 1.6 * ddp_math_pow((double)words, 0.56) + 0.5;
+    return width < 600 ? (int64_t)width : 600;
+}
+
 static enum ddp_status check(struct ddp_model_config *config)
 {
     struct mlp *mlp = (void *)&config->own;
     const int64_t width = config->table_rows > 0 ? table_width(config->table_rows) : 512;
-    if (!mlp->given && !config->described)
+    if (config->described)
+        return DDP_OK;
+    if (!mlp->given)
         *mlp = (struct mlp){.given = true, .count = 2, .hidden = {width, width}};
+    mlp->words = config->words;
+    mlp->word_rows = config->word_rows;
+    mlp->word_width = mlp->words ? word_width(config->word_most) : 0;
     return DDP_OK;
 }
 
@@ -69,6 +89,11 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *co
     ddp_tensor *x =
         ddp_graph_input(graph, "samples", DDP_F32, 2, (int64_t[]){config->batch, config->features});
     const bool numbers = config->classes == 0;
+    if (mlp->words)
+        x = ddp_graph_words(graph, x, mlp->words,
+                            ddp_graph_parameter(graph, "words.weight", 2,
+                                                (int64_t[]){mlp->word_rows, mlp->word_width},
+                                                (struct ddp_init){DDP_INIT_NORMAL, 0, WORD_STD}));
     ddp_tensor *labels = ddp_graph_input(graph, "labels", numbers ? DDP_F32 : DDP_I32,
                                          numbers ? 2 : 1, (int64_t[]){config->batch, 1});
     for (int i = 0; i <= mlp->count; i++) {

@@ -39,9 +39,10 @@ struct ddp_model_config {
     int64_t positions;  /* ... which a cache of keys and values may hold; 0: those of dims */
     int64_t vocabulary; /* of sentences; else 0 */
     int64_t table_rows; /* to train on, of a table; else 0 */
-    const char *size;   /* by name, of a model that has several; NULL: the default */
-    bool described;     /* own is that of weights that are loaded, and leaves nothing open */
-    bool open_head;     /* ... and are another program's: a head for other classes begins anew */
+    int64_t words, word_rows, word_most; /* of its rows: of data/dataset.h */
+    const char *size; /* by name, of a model that has several; NULL: the default */
+    bool described;   /* own is that of weights that are loaded, and leaves nothing open */
+    bool open_head;   /* ... and are another program's: a head for other classes begins anew */
     union ddp_model_own own;
 };
 

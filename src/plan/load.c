@@ -13,8 +13,10 @@
 #include "data/data_names.h"
 #include "device/device.h"
 #include "kernels/kernels.h"
+#include "model/bert.h"
 #include "model/llama.h"
 #include "weights/gguf.h"
+#include "weights/hf_bert.h"
 #include "weights/weights.h"
 
 #include <inttypes.h>
@@ -65,9 +67,10 @@ static enum ddp_status find_in_directory(char **file, const char *directory, boo
 static enum ddp_status find_base(struct ddp_load *load, char **path)
 {
     struct ddp_peft peft;
-    enum ddp_status status = ddp_peft_read(&peft, *path, 0);
+    enum ddp_status status = ddp_peft_read(&peft, *path, 0, NULL);
     char *base = peft.base;
-    if (status == DDP_OK && (!base || !(ddp_hf_llama_is(base) || ddp_gguf_is(base))))
+    if (status == DDP_OK &&
+        (!base || !(ddp_hf_llama_is(base) || ddp_gguf_is(base) || ddp_hf_bert_is(base))))
         status = ddp_fail(DDP_ERR_INVALID,
                           "--load %s: these are adapters, and their base%s%s is not a directory "
                           "here, nor a GGUF file: name it, with --load BASE --adapters %s",
@@ -158,7 +161,7 @@ static enum ddp_status read_adapters(struct ddp_load *load, bool tell)
     if (!load->saved && !ddp_peft_is(load->adapters))
         status = ddp_checkpoint_find_weights(&load->saved, load->adapters, tell);
     if (status == DDP_OK && !load->saved)
-        return ddp_peft_read(&load->peft, load->adapters, load->hf.shape.layers);
+        return ddp_peft_read(&load->peft, load->adapters, load->hf.shape.layers, NULL);
     if (status == DDP_OK)
         status = ddp_train_weights_model(load->saved, &model, &config);
     if (status == DDP_OK && (!model || ddp_model_adapters(model, &config) == 0))
@@ -168,6 +171,29 @@ static enum ddp_status read_adapters(struct ddp_load *load, bool tell)
                           load->saved);
     if (status == DDP_OK)
         load->peft.lora = *model->lora(&config.own);
+    return status;
+}
+
+/* An encoder's adapters, and the shape of the classifier that was trained with them. */
+static enum ddp_status read_bert_adapters(struct ddp_load *load)
+{
+    static const struct ddp_peft_base of = {.linears = ddp_bert_linear_names,
+                                            .linear_count = DDP_BERT_LINEARS,
+                                            .layers = "encoder.layer.",
+                                            .classifier = true};
+    struct ddp_bert *bert = ddp_bert_of(&load->config.own);
+    int64_t outputs = 0;
+    if (!ddp_peft_is(load->adapters))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--adapters %s: adapters of an encoder are a directory of PEFT, with an "
+                        "adapter_config.json",
+                        load->adapters);
+    enum ddp_status status = ddp_peft_read(&load->peft, load->adapters, bert->layers, &of);
+    if (status == DDP_OK)
+        status = ddp_peft_outputs(load->adapters, &outputs);
+    bert->lora = load->peft.lora;
+    if (outputs > 0)
+        ddp_hf_bert_set_outputs(&load->config, outputs);
     return status;
 }
 
@@ -220,20 +246,23 @@ enum ddp_status ddp_load_open(struct ddp_load *load, const struct ddp_train_opti
                               bool tell)
 {
     enum ddp_status status = ddp_load_find(load, options, tell);
-    if (status == DDP_OK && options->adapters && !load->directory)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--adapters %s: name the model that they belong to, a Hugging Face "
-                        "directory or a GGUF file, with --load",
-                        options->adapters);
     if (status == DDP_OK && load->directory && !options->custom)
         status = open_llama(load, options, NULL, tell);
     else if (status == DDP_OK && options->config && !load->file && ddp_hf_llama_is(options->config))
         status = open_llama(load, options, options->config, tell);
     else if (status == DDP_OK && load->file && !options->custom)
         status = ddp_train_weights_model(load->file, &load->model, &load->config);
+    const bool encoder = load->adapters && load->model == &ddp_model_bert;
+    if (status == DDP_OK && options->adapters && !load->directory && !encoder)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--adapters %s: name the model that they belong to, a Hugging Face "
+                        "directory or a GGUF file, with --load",
+                        options->adapters);
+    if (status == DDP_OK && encoder)
+        status = read_bert_adapters(load);
     if (status == DDP_OK && load->file && !load->directory)
         status = ddp_train_weights_data(load->file, &load->data);
-    if (status == DDP_OK && load->file && !load->directory && load->model &&
+    if (status == DDP_OK && load->file && !load->directory && load->model && !encoder &&
         ddp_model_adapters(load->model, &load->config) > 0)
         return ddp_fail(DDP_ERR_INVALID,
                         "%s: adapters without their base: name it, with --load BASE --adapters %s",

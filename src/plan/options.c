@@ -285,8 +285,8 @@ static const struct ddp_option rows[] = {
          "bf16, shard=5G for files of at most this size, merge for the whole model instead of "
          "adapters)"},
     {OPTION_TEXT("adapters", adapters, "PATH"), .scope = DDP_WITH_TEXT | DDP_WITH_CONVERSION,
-     .help = "llama: start from these low-rank adapters to the model of --load: a directory of "
-             "PEFT, a GGUF file, or a checkpoint or file of a run with --lora"},
+     .help = "llama, bert: start from these low-rank adapters to the model of --load: a directory "
+             "of PEFT, a GGUF file, or a checkpoint or file of a run with --lora"},
     {OPTION_CHOICE("frozen-dtype", frozen_dtype, frozen_dtypes, "TYPE"),
      .scope = DDP_WITH_TEXT | DDP_WITH_CONVERSION,
      .help = "llama with --lora: type of the frozen matrices in memory: as loaded (default; fp32 "

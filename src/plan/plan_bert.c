@@ -55,7 +55,7 @@ int64_t ddp_planned_unit_width(const struct ddp_planned *planned)
 enum ddp_status ddp_planned_check_bert(const struct ddp_planned *planned)
 {
     const struct ddp_train_options *options = planned->options;
-    const bool lora = ddp_train_given(options, "lora");
+    const bool lora = ddp_train_given(options, "lora") || planned->load.adapters;
     const char *part = options->export_dtype                               ? "dtype"
                        : options->shard_bytes > 0                          ? "shard"
                        : options->export_format                            ? "format"
@@ -74,7 +74,8 @@ enum ddp_status ddp_planned_check_bert(const struct ddp_planned *planned)
                         part);
     if (options->merge && !lora)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--export: merge: there are no adapters: it goes with --lora");
+                        "--export: merge: there are no adapters: it goes with --lora "
+                        "or --adapters");
     if (!options->export_path || options->plan || planned->plan.rank != 0)
         return DDP_OK;
     return lora && !options->merge ? ddp_peft_save_check(options->export_path)

@@ -99,7 +99,7 @@ enum ddp_status ddp_planned_cut(struct ddp_planned *planned);
 /* --- printing --------------------------------------------------------------------------------- */
 
 /* Floating-point operations of a whole step over all workers. */
-double ddp_planned_step_flops(const struct ddp_planned *planned);
+double ddp_planned_step_flops(const struct ddp_planned *planned, const ddp_graph *graph);
 
 /* Fills in the peak, in the type that the model computes in, if the device's description names one
  * that is known. */

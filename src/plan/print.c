@@ -18,9 +18,10 @@
 
 /* --- operations --- */
 
-double ddp_planned_step_flops(const struct ddp_planned *planned)
+double ddp_planned_step_flops(const struct ddp_planned *planned, const ddp_graph *graph)
 {
-    return ddp_graph_flops(planned->graph) * (double)planned->plan.global_shards;
+    const double filled = ddp_dataset_info(planned->data)->filled; /* such rows are packed */
+    return ddp_graph_flops(graph) * (double)planned->plan.global_shards * (filled > 0 ? filled : 1);
 }
 
 const char *ddp_train_show_count(double value, const char *unit, char *text, size_t size)
@@ -93,7 +94,7 @@ static void print_operations(const struct ddp_planned *planned, FILE *out)
 
 void ddp_planned_print_compute(const struct ddp_planned *planned, FILE *to)
 {
-    const double step = ddp_planned_step_flops(planned);
+    const double step = ddp_planned_step_flops(planned, planned->graph);
     char text[3][32];
     struct ddp_terminal_text line;
     FILE *out = ddp_terminal_begin(&line, to);

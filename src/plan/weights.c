@@ -70,13 +70,29 @@ static enum ddp_status load_directory(const struct ddp_load *load, const ddp_gra
     return status;
 }
 
+/* An encoder, whose adapters have a directory of their own. */
+static enum ddp_status load_adapters(const struct ddp_load *load, const ddp_graph *graph,
+                                     float *weights, void *frozen)
+{
+    struct values values;
+    enum ddp_status status = list_values(&values, graph, weights, frozen);
+    if (status == DDP_OK)
+        status = ddp_peft_load(load->adapters, values.all, values.count);
+    free(values.all);
+    return status;
+}
+
 enum ddp_status ddp_load_weights(const struct ddp_load *load, const struct ddp_model *model,
                                  const struct ddp_model_config *config, const ddp_graph *graph,
                                  float *weights, void *frozen)
 {
     const int64_t heads = model == &ddp_model_gpt2 ? ddp_gpt2_in(config)->heads : 0;
-    return load->directory ? load_directory(load, graph, weights, frozen)
-                           : ddp_train_weights_load(load->file, graph, heads, weights, frozen);
+    if (load->directory)
+        return load_directory(load, graph, weights, frozen);
+    const enum ddp_status status =
+        ddp_train_weights_load(load->file, graph, heads, weights, frozen);
+    return status == DDP_OK && load->adapters ? load_adapters(load, graph, weights, frozen)
+                                              : status;
 }
 
 enum ddp_status ddp_planned_begin_weights(const struct ddp_planned *planned, float *weights,
@@ -340,7 +356,10 @@ static enum ddp_status export_adapters(const struct ddp_planned *planned, const 
     const struct ddp_llama *llama = ddp_llama_in(&planned->model_config);
     const struct ddp_hf_values *adapters = values->all + values->base;
     const size_t count = values->count - values->base;
-    const struct ddp_peft_base of = {ddp_llama_linear_names, "CAUSAL_LM", "", false};
+    const struct ddp_peft_base of = {.linears = ddp_llama_linear_names,
+                                     .linear_count = DDP_LLAMA_LINEARS,
+                                     .task = "CAUSAL_LM",
+                                     .within = ""};
     return writes_gguf(planned->options)
                ? ddp_gguf_export_adapters(path, llama, adapters, count)
                : ddp_peft_save(path, &of, &llama->lora, planned->load.directory, adapters, count);
@@ -418,6 +437,7 @@ static enum ddp_status export_bert(const struct ddp_planned *planned, const char
     };
     const struct ddp_peft_base of = {
         .linears = ddp_bert_linear_names,
+        .linear_count = DDP_BERT_LINEARS,
         .task = to.contrasts ? "FEATURE_EXTRACTION" : "SEQ_CLS",
         .within = to.contrasts ? "" : "bert.",
         .classifier = !to.contrasts,

@@ -15,6 +15,7 @@
 #include "generate/texts.h"
 #include "plan/load.h"
 #include "model/bert.h"
+#include "weights/format.h"
 #include "weights/gguf.h"
 #include "weights/hf_keys.h"
 #include "weights/hf_bert.h"
@@ -84,21 +85,6 @@ static const char *find_tokenizer(const char *path)
 }
 
 /* --- printing --------------------------------------------------------------------------------- */
-
-/* "8,030,261,248" */
-static const char *grouped(char text[32], int64_t number)
-{
-    char digits[24];
-    size_t used = 0;
-    const int length = snprintf(digits, sizeof digits, "%" PRId64, number);
-    for (int i = 0; i < length && used < 30; i++) {
-        if (i > 0 && (length - i) % 3 == 0)
-            text[used++] = ',';
-        text[used++] = digits[i];
-    }
-    text[used] = '\0';
-    return text;
-}
 
 static void print_rope(const struct ddp_llama *shape, FILE *out)
 {
@@ -192,13 +178,14 @@ static void print_needs(const struct ddp_train_needs *needs, bool adapters, FILE
 {
     const double tokens = TOKENS / GIB;
     char text[32];
-    fprintf(out, "parameters  %s\n", grouped(text, needs->parameters));
+    fprintf(out, "parameters  %s\n", ddp_train_info_number(text, needs->parameters));
     fprintf(out, "\nGiB to train with AdamW\n");
     fprintf(out, "  all, float32                     %10.2f\n", needs->full_f32 / GIB);
     fprintf(out, "  all, bf16 with float32 masters   %10.2f\n", needs->full_bf16 / GIB);
     if (adapters)
         fprintf(out, "  LoRA of rank %d, bf16 base       %10.2f  (%s parameters)\n",
-                DDP_TRAIN_INFO_RANK, needs->lora / GIB, grouped(text, needs->adapters));
+                DDP_TRAIN_INFO_RANK, needs->lora / GIB,
+                ddp_train_info_number(text, needs->adapters));
     fprintf(out, "and for a shard of %d tokens          float32      bf16\n", TOKENS);
     fprintf(out, "  activations                      %10.2f%10.2f\n", needs->kept * tokens,
             needs->kept * tokens / 2);
@@ -302,7 +289,7 @@ static enum ddp_status print_weights(const char *file, FILE *out)
     ddp_model_describe(model, &config, text);
     fprintf(out, "file        %s\n", ddp_text_show(shown, file));
     fprintf(out, "model       %s\n", ddp_text_show(shown, text));
-    fprintf(out, "parameters  %s\n", grouped(number, count));
+    fprintf(out, "parameters  %s\n", ddp_train_info_number(number, count));
     if (root)
         print_data(root, out);
     json_decref(root);
@@ -335,7 +322,7 @@ static void print_encoder(const char *directory, const struct ddp_model_config *
         fprintf(out, "gives       %" PRId64 " classes\n", config->classes);
     else
         fprintf(out, "gives       a number\n");
-    fprintf(out, "parameters  %s\n", grouped(number, count));
+    fprintf(out, "parameters  %s\n", ddp_train_info_number(number, count));
     fprintf(out, "\nGiB to train with AdamW\n  all, float32                     %10.2f\n",
             F32_BYTES * (double)count / GIB);
 }
@@ -409,23 +396,41 @@ static enum ddp_status print_gguf_adapters(const char *path, FILE *out)
                 "file        %s\nadapters    rank %" PRId64 ", alpha %g\nbase        of "
                 "architecture %s\nparameters  %s\n",
                 ddp_text_show(shown, path), rank, alpha, base ? base : "not known",
-                grouped(number, count));
+                ddp_train_info_number(number, count));
     ddp_gguf_close(&gguf);
     return status;
 }
 
 /* --- any -------------------------------------------------------------------------------------- */
 
-/* A checkpoint, or the newest of some, or a model whose file tells all. */
+/* A checkpoint, or the newest of some, or a model whose file tells all; or data. */
 static enum ddp_status print_found(const char *directory, FILE *out)
 {
     const struct ddp_train_options options = {.load = directory};
     struct ddp_load load;
+    char said[512] = "";
+    bool data = false;
+    const struct ddp_log_held before = ddp_log_exchange((struct ddp_log_held){said, sizeof said});
     enum ddp_status status = ddp_load_find(&load, &options, true);
-    if (status == DDP_OK)
-        status = print_weights(load.file, out);
+    ddp_log_exchange(before);
+    const enum ddp_status shown = status == DDP_OK ? print_weights(load.file, out)
+                                                   : ddp_train_info_data(directory, out, &data);
+    if (status == DDP_OK || data)
+        status = shown;
+    else
+        (void)ddp_fail(status, "%s", said);
     ddp_load_close(&load);
     return status;
+}
+
+/* One that is not recognised is read as the weights that it may be. */
+static enum ddp_status print_any_file(const char *path, FILE *out)
+{
+    bool known = ddp_weight_format_of(path) != &ddp_format_safetensors;
+    if (known)
+        return print_weights(path, out);
+    const enum ddp_status status = ddp_train_info_data(path, out, &known);
+    return known ? status : print_weights(path, out);
 }
 
 enum ddp_status ddp_train_info(const char *path, FILE *out)
@@ -439,7 +444,7 @@ enum ddp_status ddp_train_info(const char *path, FILE *out)
         return ddp_fail_path(path, "read");
     const bool gguf = ddp_gguf_is(path) && !ddp_gguf_is_gpt2(path);
     if (!S_ISDIR(info.st_mode) && !gguf)
-        return print_weights(path, out);
+        return print_any_file(path, out);
     if (gguf && ddp_gguf_is_adapters(path))
         return print_gguf_adapters(path, out);
     if (!gguf) {

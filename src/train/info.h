@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * `trainer info`: what a file of weights or a Hugging Face directory holds, and what training the
- * latter would need. */
+ * latter would need; and what files of data, logs and the like hold. */
 #ifndef DDP_TRAIN_INFO_H
 #define DDP_TRAIN_INFO_H
 
@@ -19,6 +19,14 @@ struct ddp_train_needs {
 };
 
 #define DDP_TRAIN_INFO_RANK 16
+
+/* "8,030,261,248" */
+const char *ddp_train_info_number(char text[32], int64_t number);
+
+/* Describes a file or directory of data, or what runs write beside their weights.
+ *   known [out]  false: it is none of these, and may be weights; nothing is printed
+ * DDP_ERR_IO, DDP_ERR_FORMAT, DDP_ERR_MEMORY. */
+enum ddp_status ddp_train_info_data(const char *path, FILE *out, bool *known);
 
 /* DDP_ERR_MEMORY. */
 enum ddp_status ddp_train_needs(const struct ddp_hf_llama *config, struct ddp_train_needs *needs);

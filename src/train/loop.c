@@ -60,10 +60,9 @@ enum ddp_status ddp_run_begin(struct ddp_run *run)
         .exchange_bytes = run->planned.exchange_bytes,
         .out = run->out,
     };
-    facts.step_flops = facts.tail_flops = ddp_planned_step_flops(&run->planned);
+    facts.step_flops = facts.tail_flops = ddp_planned_step_flops(&run->planned, run->planned.graph);
     if (run->planned.tail_graph)
-        facts.tail_flops =
-            ddp_graph_flops(run->planned.tail_graph) * (double)run->planned.plan.global_shards;
+        facts.tail_flops = ddp_planned_step_flops(&run->planned, run->planned.tail_graph);
     ddp_planned_know_peak(&run->planned, ddp_device_describe(ddp_mode_device(run->mode)));
     facts.peak_flops = run->planned.peak_flops;
     enum ddp_status status = ddp_memory_of_mode(&run->planned, run->mode, &memory);

@@ -296,10 +296,6 @@ enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int
                         "--augment: mixup and smooth soften labels for a softmax cross-entropy, "
                         "and the model %s has another loss: leave them out",
                         plan->model->name);
-    if (softens && !plan->device.host_memory)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--augment: mixup and smooth soften labels on the CPU alone: use --device "
-                        "cpu, or leave them out");
     return ddp_loader_create(loader, &config);
 }
 

@@ -213,6 +213,15 @@ static const struct ddp_safetensor *find(const ddp_safetensors *file, const char
     return tensor ? tensor : ddp_safetensors_find(file, name);
 }
 
+void ddp_hf_bert_set_outputs(struct ddp_model_config *config, int64_t outputs)
+{
+    config->dim_count = outputs ? 2 : 3;
+    config->dims[0] = outputs ? 3 : 1;
+    config->dims[1] = outputs ? 4 : 3;
+    config->dims[2] = 4;
+    config->classes = outputs > 1 ? outputs : 0;
+}
+
 static enum ddp_status describe(const char *path, const struct ddp_model **model,
                                 struct ddp_model_config *config)
 {
@@ -236,11 +245,7 @@ static enum ddp_status describe(const char *path, const struct ddp_model **model
         config->described = true;
         config->x_dtype = DDP_I32;
         bert->length = head || bert->length ? bert->length : bert->context;
-        config->dim_count = head ? 2 : 3; /* without a classifier it gives embeddings */
-        config->dims[0] = head ? 3 : 1;
-        config->dims[1] = head ? 4 : 3;
-        config->dims[2] = 4;
-        config->classes = head && head->dim_count == 2 && head->dims[0] > 1 ? head->dims[0] : 0;
+        ddp_hf_bert_set_outputs(config, !head ? 0 : head->dim_count == 2 ? head->dims[0] : 1);
     }
     ddp_safetensors_close(file);
     free(beside);

@@ -16,6 +16,9 @@ bool ddp_hf_bert_is(const char *directory);
 enum ddp_status ddp_hf_bert_parse(struct ddp_bert *bert, const char *name, const char *text,
                                   size_t bytes);
 
+/* Samples of a model that gives so many values: classes, or a number; 0: embeddings. */
+void ddp_hf_bert_set_outputs(struct ddp_model_config *config, int64_t outputs);
+
 struct ddp_hf_bert_export {
     const char *directory; /* to write; its parent must exist */
     const struct ddp_bert *bert;

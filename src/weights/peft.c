@@ -27,27 +27,51 @@ bool ddp_peft_owns(const char *name)
     return strstr(name, ".lora_A.") || strstr(name, ".lora_B.");
 }
 
+/* A classifier, which PEFT has in modules_to_save. */
+static bool is_head(const char *name)
+{
+    return strncmp(name, "classifier.", 11) == 0;
+}
+
+/* A tensor's name as values have it, without what PEFT and transformers put before it. NULL: it is
+ * not so called. */
+static const char *bare_name(const char *name)
+{
+    if (strncmp(name, PREFIX, sizeof PREFIX - 1) != 0)
+        return NULL;
+    name += sizeof PREFIX - 1;
+    return strncmp(name, "bert.", 5) == 0 ? name + 5 : name;
+}
+
 /* --- adapter_model.safetensors ---------------------------------------------------------------- */
 
 static enum ddp_status load_one(const ddp_safetensors *file, const char *path,
                                 const struct ddp_hf_values *value)
 {
-    char name[128];
-    snprintf(name, sizeof name, PREFIX "%s", value->name);
+    char name[160];
+    const bool matrix = value->dim_count == 2;
+    const int64_t columns = matrix ? value->dims[1] : 1;
+    snprintf(name, sizeof name, PREFIX "bert.%s", value->name);
     const struct ddp_safetensor *tensor = ddp_safetensors_find(file, name);
+    if (!tensor) {
+        snprintf(name, sizeof name, PREFIX "%s", value->name);
+        tensor = ddp_safetensors_find(file, name);
+    }
+    if (!tensor && is_head(value->name))
+        return DDP_OK;
     if (!tensor)
         return ddp_fail(DDP_ERR_FORMAT, "%s: tensor %s is missing", path, name);
-    if (tensor->dim_count != 2 || tensor->dims[0] != value->dims[0] ||
-        tensor->dims[1] != value->dims[1])
+    if (tensor->dim_count != value->dim_count || tensor->dims[0] != value->dims[0] ||
+        (matrix && tensor->dims[1] != columns))
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: tensor %s does not have the shape (%" PRId64 ",%" PRId64
                         "): are these adapters of another base?",
-                        path, name, value->dims[0], value->dims[1]);
+                        path, name, value->dims[0], columns);
     if (!ddp_hf_values_convert(value->memory, tensor->data, tensor->dtype,
-                               (size_t)(value->dims[0] * value->dims[1])))
+                               (size_t)(value->dims[0] * columns)))
         return ddp_fail(DDP_ERR_FORMAT, "%s: tensor %s is %s; F32, F16 and BF16 can be read", path,
                         name, tensor->dtype);
-    for (int64_t i = 0; i < value->dims[0] * value->dims[1]; i++)
+    for (int64_t i = 0; i < value->dims[0] * columns; i++)
         if (!isfinite(((const float *)value->memory)[i]))
             return ddp_fail(DDP_ERR_FORMAT,
                             "%s: tensor %s has a value that is not finite, at index %" PRId64, path,
@@ -60,18 +84,30 @@ static enum ddp_status check_extra(const ddp_safetensors *file, const char *path
                                    const struct ddp_hf_values *values, size_t count)
 {
     for (size_t i = 0; i < ddp_safetensors_count(file); i++) {
-        const char *name = ddp_safetensors_at(file, i)->name;
+        const char *name = ddp_safetensors_at(file, i)->name, *bare = bare_name(name);
         bool known = false;
-        for (size_t v = 0; !known && v < count && strncmp(name, PREFIX, sizeof PREFIX - 1) == 0;
-             v++)
-            known = ddp_peft_owns(values[v].name) &&
-                    strcmp(values[v].name, name + sizeof PREFIX - 1) == 0;
+        for (size_t v = 0; !known && bare && v < count; v++)
+            known = (ddp_peft_owns(values[v].name) || is_head(values[v].name)) &&
+                    strcmp(values[v].name, bare) == 0;
         if (!known)
             return ddp_fail(DDP_ERR_FORMAT,
                             "%s: tensor %s belongs to no adapter that " CONFIG " describes", path,
                             name);
     }
     return DDP_OK;
+}
+
+enum ddp_status ddp_peft_outputs(const char *directory, int64_t *outputs)
+{
+    ddp_safetensors *file = NULL;
+    char *path = ddp_path_in(directory, WEIGHTS);
+    const enum ddp_status status = path ? ddp_safetensors_open(&file, path) : DDP_ERR_MEMORY;
+    const struct ddp_safetensor *head =
+        status == DDP_OK ? ddp_safetensors_find(file, PREFIX "classifier.weight") : NULL;
+    *outputs = head && head->dim_count == 2 ? head->dims[0] : 0;
+    ddp_safetensors_close(file);
+    free(path);
+    return status;
 }
 
 enum ddp_status ddp_peft_load(const char *directory, const struct ddp_hf_values *values,
@@ -81,7 +117,7 @@ enum ddp_status ddp_peft_load(const char *directory, const struct ddp_hf_values 
     char *path = ddp_path_in(directory, WEIGHTS);
     enum ddp_status status = path ? ddp_safetensors_open(&file, path) : DDP_ERR_MEMORY;
     for (size_t i = 0; status == DDP_OK && i < count; i++)
-        if (ddp_peft_owns(values[i].name))
+        if (ddp_peft_owns(values[i].name) || is_head(values[i].name))
             status = load_one(file, path, &values[i]);
     if (status == DDP_OK)
         status = check_extra(file, path, values, count);
@@ -97,7 +133,7 @@ static json_t *config_of(const struct ddp_peft_base *of, const struct ddp_lora *
 {
     json_t *targets = json_array(), *saved = of->classifier ? json_array() : json_null();
     int failed = of->classifier ? json_array_append_new(saved, json_string("classifier")) : 0;
-    for (int i = 0; i < DDP_LLAMA_LINEARS; i++)
+    for (int i = 0; i < of->linear_count; i++)
         if (lora->targets >> i & 1)
             failed |= json_array_append_new(targets, json_string(strrchr(of->linears[i], '.') + 1));
     if (failed) {
@@ -141,7 +177,7 @@ static enum ddp_status write_weights(const ddp_staged_directory *directory,
     size_t used = 0;
     enum ddp_status status = tensors && names ? DDP_OK : DDP_ERR_MEMORY;
     for (size_t i = 0; status == DDP_OK && i < count; i++) {
-        const bool head = of->classifier && strncmp(values[i].name, "classifier.", 11) == 0;
+        const bool head = of->classifier && is_head(values[i].name);
         const bool matrix = values[i].dim_count == 2;
         if (!head && !ddp_peft_owns(values[i].name))
             continue;

@@ -37,19 +37,19 @@ static bool matches(const char *target, const char *module)
 
 /* Marks the linear layers that one target names, in all layers or in one. */
 static enum ddp_status read_target(const struct ddp_hf_keys *in, const json_t *item, int64_t layers,
-                                   uint8_t *marks)
+                                   const struct ddp_peft_base *of, uint8_t *marks)
 {
     const char *target = json_string_value(item);
     char module[96];
     bool found = false;
     if (!target)
         return ddp_fail(DDP_ERR_FORMAT, "%s: target_modules must be texts", in->name);
-    for (int i = 0; i < DDP_LLAMA_LINEARS; i++) {
-        const char *linear = ddp_llama_linear_names[i];
+    for (int i = 0; i < of->linear_count; i++) {
+        const char *linear = of->linears[i];
         const bool all = matches(target, linear);
         const bool one = !all && ddp_text_ends_with(target, linear);
         for (int64_t l = 0; l < layers && (all || one); l++) {
-            snprintf(module, sizeof module, "model.layers.%" PRId64 ".%s", l, linear);
+            snprintf(module, sizeof module, "%s%" PRId64 ".%s", of->layers, l, linear);
             const bool is = all || matches(target, module);
             marks[l] |= (uint8_t)(is << i);
             found = found || is;
@@ -63,11 +63,15 @@ static enum ddp_status read_target(const struct ddp_hf_keys *in, const json_t *i
     return DDP_OK;
 }
 
-static enum ddp_status read_targets(const struct ddp_hf_keys *in, int64_t layers, int64_t *targets)
+static enum ddp_status read_targets(const struct ddp_hf_keys *in, int64_t layers,
+                                    const struct ddp_peft_base *of, int64_t *targets)
 {
     const json_t *list = ddp_hf_keys_get(in, "target_modules");
     uint8_t marks[DDP_LLAMA_LAYERS] = {0}; /* bits of the linear layers of each layer */
     enum ddp_status status = DDP_OK;
+    if (layers > DDP_LLAMA_LAYERS)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: the base has more than %d layers", in->name,
+                        DDP_LLAMA_LAYERS);
     if (json_is_string(list) && strcmp(json_string_value(list), "all-linear") == 0) {
         *targets = (1 << DDP_LLAMA_LINEARS) - 1;
         return DDP_OK;
@@ -77,7 +81,7 @@ static enum ddp_status read_targets(const struct ddp_hf_keys *in, int64_t layers
                         "%s: target_modules must be a list of names: patterns are not supported",
                         in->name);
     for (size_t i = 0; status == DDP_OK && i < json_array_size(list); i++)
-        status = read_target(in, json_array_get(list, i), layers, marks);
+        status = read_target(in, json_array_get(list, i), layers, of, marks);
     *targets = marks[0];
     for (int64_t l = 1; status == DDP_OK && l < layers; l++)
         if (marks[l] != marks[0])
@@ -142,14 +146,28 @@ static enum ddp_status check_init(const struct ddp_hf_keys *in)
                     in->name, json_is_string(value) ? json_string_value(value) : "not a text");
 }
 
+/* Modules that are trained as a whole: PEFT lists both names that a classifier may have. */
+static enum ddp_status check_saved(const struct ddp_hf_keys *in, const struct ddp_peft_base *of)
+{
+    const json_t *list = ddp_hf_keys_get(in, "modules_to_save");
+    for (size_t i = 0; of->classifier && i < json_array_size(list); i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        if (!name || (strcmp(name, "classifier") != 0 && strcmp(name, "score") != 0))
+            return ddp_fail(DDP_ERR_FORMAT,
+                            "%s: modules_to_save has %s, and only a classifier can be trained "
+                            "beside adapters",
+                            in->name, name ? name : "no name");
+    }
+    return of->classifier && json_is_array(list) ? DDP_OK : refuse(in, "modules_to_save");
+}
+
 static enum ddp_status read_config(struct ddp_peft *peft, const struct ddp_hf_keys *in,
-                                   int64_t layers)
+                                   int64_t layers, const struct ddp_peft_base *of)
 {
     static const char *const refused[] = {
         "lora_bias",
         "rank_pattern",
         "alpha_pattern",
-        "modules_to_save",
         "fan_in_fan_out",
         "layers_to_transform",
         "layers_pattern",
@@ -171,6 +189,8 @@ static enum ddp_status read_config(struct ddp_peft *peft, const struct ddp_hf_ke
     for (size_t i = 0; status == DDP_OK && i < sizeof refused / sizeof refused[0]; i++)
         status = refuse(in, refused[i]);
     if (status == DDP_OK)
+        status = check_saved(in, of);
+    if (status == DDP_OK)
         status = check_init(in);
     if (status == DDP_OK)
         status = ddp_hf_keys_count(in, "r", 4096, &lora->rank);
@@ -181,7 +201,7 @@ static enum ddp_status read_config(struct ddp_peft *peft, const struct ddp_hf_ke
     if (status == DDP_OK)
         status = ddp_hf_keys_flag(in, "use_rslora", &lora->rslora);
     if (status == DDP_OK)
-        status = read_targets(in, layers, &lora->targets);
+        status = read_targets(in, layers, of, &lora->targets);
     return status;
 }
 
@@ -195,8 +215,11 @@ static enum ddp_status read_base(struct ddp_peft *peft, const struct ddp_hf_keys
 }
 
 enum ddp_status ddp_peft_parse(struct ddp_peft *peft, const char *name, const char *text,
-                               size_t bytes, int64_t layers)
+                               size_t bytes, int64_t layers, const struct ddp_peft_base *of)
 {
+    static const struct ddp_peft_base llama = {.linears = ddp_llama_linear_names,
+                                               .linear_count = DDP_LLAMA_LINEARS,
+                                               .layers = "model.layers."};
     struct ddp_hf_keys in;
     *peft = (struct ddp_peft){.base = NULL};
     enum ddp_status status =
@@ -204,18 +227,20 @@ enum ddp_status ddp_peft_parse(struct ddp_peft *peft, const char *name, const ch
     if (status == DDP_OK)
         status = read_base(peft, &in);
     if (status == DDP_OK && layers > 0)
-        status = read_config(peft, &in, layers);
+        status = read_config(peft, &in, layers, of ? of : &llama);
     if (status == DDP_OK && layers > 0)
         status = refuse_uses(&in);
     json_decref(in.root);
     return status;
 }
 
-enum ddp_status ddp_peft_read(struct ddp_peft *peft, const char *directory, int64_t layers)
+enum ddp_status ddp_peft_read(struct ddp_peft *peft, const char *directory, int64_t layers,
+                              const struct ddp_peft_base *of)
 {
     char *path = ddp_path_in(directory, CONFIG);
     *peft = (struct ddp_peft){.base = NULL};
-    enum ddp_status status = path ? ddp_peft_parse(peft, path, NULL, 0, layers) : DDP_ERR_MEMORY;
+    enum ddp_status status =
+        path ? ddp_peft_parse(peft, path, NULL, 0, layers, of) : DDP_ERR_MEMORY;
     free(path);
     return status;
 }

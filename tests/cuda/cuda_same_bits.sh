@@ -27,6 +27,7 @@ model() {
 mlp="--data $work/images --hidden 33,17"
 gpt2="--model gpt2 --data $work/text --seq-len 8 --layers 1 --heads 2 --channels 16"
 images="--data $work/images --batch-size 2 --global-batch 16 --steps 2"
+awk 'BEGIN { print "a,town,y"; for (i = 0; i < 140; i++) printf "%d,t%d,%d.5\n", i * 7 % 10, i % 67, i * 3 % 11 }' >"$work/words.csv"
 model "mlp fp32" 8 $mlp --momentum 0.9,nesterov --weight-decay 1e-2
 model "mlp bf16, adamw, clipped" 0 $mlp --dtype bf16 --optimizer adamw --clip-grad-norm 0.1 --weight-decay 0.1
 model "mlp fp32, a part cut off, normalized" 0 --val-split 1 --normalize --hidden 9 \
@@ -38,6 +39,13 @@ model "gpt2 fp16" 4 $gpt2 --dropout 0.1 --dtype fp16,every=2
 model "cnn fp16" 2 --model cnn $images --dtype fp16
 model "cnn fp32" 0 --model cnn $images
 model "cnn bf16" 5 --model cnn $images --dtype bf16
+soft="--model cnn $images --augment flip,mixup=0.5,smooth=0.1"
+model "cnn fp32, soft labels" 2 $soft
+expect "soft labels, on the CPU" 0 '' "$trainer" --device cpu --batch-size 1 --global-batch 8 --steps 3 --seed 3 --no-eval --quiet $soft \
+    --save "$work/cpu"
+weights_near "$work/first" "$work/cpu" 1e-6 || fail "soft labels: the CPU ends elsewhere"
+same "cnn fp32, soft labels: a pipeline" "$ddprun" -n 2 $share trainer --device cuda --seed 3 --no-eval --quiet $soft --mode pipeline --stages 2
+model "a table with words" 2 --data "$work/words.csv" --target y --hidden 9
 model "resnet bf16" 2 --model resnet --size 20 $images --dtype bf16 --lr 1e-3
 
 # Most of a model is frozen; each way to compute meets each type.

@@ -181,6 +181,39 @@ START_TEST(description_encodes_new_rows)
 }
 END_TEST
 
+/* A column of more than 64 words: places of an embedding behind the numbers, as bits of int32; the
+ * first row of each column's is of words that are not known. */
+START_TEST(many_words_are_places)
+{
+    static char text[8192], row[64];
+    size_t used = (size_t)snprintf(text, sizeof text, "name,size,town,y\n");
+    char *kept = NULL;
+    for (int i = 0; i < 280; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "n%02d,%d,%s%02d,%d.5\n", i % 70,
+                                 i % 2, i % 140 ? "t" : "NA", i % 140 ? i % 66 : 0, i);
+    open_table(&(struct ddp_dataset_options){.path = table("t.csv", text), .target = "y"});
+    const struct ddp_dataset_info *info = ddp_dataset_info(train);
+    ck_assert_uint_eq(info->sample_values, 3);
+    ck_assert_int_eq(info->word_count, 2);
+    ck_assert_int_eq(info->word_most, 70);
+    ck_assert_int_eq(info->word_rows, 71 + 67 + 1);
+    ck_assert_int_eq(ddp_dataset_describe(info, &kept), DDP_OK);
+    close_table();
+    snprintf(row, sizeof row, "town,size,name\nt65,1,n03\nt66,0,nobody\nNA00,1,n69\n");
+    open_table(&(struct ddp_dataset_options){
+        .path = table("new.csv", row), .description = kept, .unlabelled = true});
+    static const int32_t places[3][2] = {{1 + 3, 71 + 1 + 66}, {0, 71}, {1 + 69, 71 + 1}};
+    for (int64_t i = 0; i < 3; i++) {
+        int32_t x[3];
+        ck_assert_int_eq(ddp_dataset_read(train, &i, 1, x, NULL), DDP_OK);
+        ck_assert_int_eq(x[1], places[i][0]);
+        ck_assert_int_eq(x[2], places[i][1]);
+    }
+    free(kept);
+    close_table();
+}
+END_TEST
+
 /* A class that is not known does not count where labels are not needed. */
 START_TEST(unknown_class)
 {
@@ -219,6 +252,7 @@ Suite *test_suite(void)
     tcase_add_test(tests, headers);
     tcase_add_test(tests, training_part_decides);
     tcase_add_test(tests, description_encodes_new_rows);
+    tcase_add_test(tests, many_words_are_places);
     tcase_add_test(tests, unknown_class);
     suite_add_tcase(suite, tests);
     return suite;

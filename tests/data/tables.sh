@@ -56,6 +56,32 @@ gzip -c "$work/t.csv" >"$work/t.csv.gz"
 expect "compressed" 0 '' $trainer --threads 1 --load "$work/c" --data "$work/t.csv.gz" --predict "$work/z.csv"
 cmp "$work/c.csv" "$work/z.csv" || fail "a compressed table has other predictions"
 
+# --- columns of many words: an embedding; what each means is learned, and an unknown one has a row of its own
+awk 'BEGIN { print "a,town,team,y"
+    for (i = 0; i < 1200; i++) {
+        a = i * 37 % 101; town = i * 7 % 90; team = i % 66
+        printf "%d,town%d,team%d,%d\n", a, town, team, a + 100 * (town * 31 % 17) + 50 * (team % 2) } }' >"$work/words.csv"
+printf 'a,town,team\n50,town1,team1\n50,nowhere,team1\n50,town1,team2\n' >"$work/new_words.csv"
+words="$trainer --threads 1 --data $work/words.csv --target y --val-split 0.2 --batch-size 32"
+expect "many words" 0 '^data .*, 960 samples of 3 numbers' $words --epochs 25 --save "$work/many" --log "$work/log"
+awk -v r2="$(logged test_r2)" 'BEGIN { exit !(r2 > 0.98) }' || fail "many words: R2 $(logged test_r2)"
+expect "many words, what is saved" 0 '^model  .* words=2 word_rows=158 word_width=20$' "$trainer" info "$work/many"
+expect "many words, predicted" 0 '' $trainer --load "$work/many" --data "$work/new_words.csv" --predict "$work/p.csv"
+awk -F, 'NR > 1 { p[NR] = $NF } END { exit !(p[2] > 1450 && p[2] < 1560 && p[2] != p[4] && p[3] > 300 && p[3] < 1400) }' \
+    "$work/p.csv" || fail "many words, predicted: $(cat "$work/p.csv")"
+for dtype in fp32 bf16; do
+    steps="--steps 8 --global-batch 32 --batch-size 8 --no-eval --schedule constant --dtype $dtype"
+    expect "many words, 1 worker" 0 '' $words $steps --batch-size 8 --save "$work/one"
+    expect "many words, 4 workers" 0 '' "$ddprun" -n 4 $words $steps --zero 2 --recompute --save "$work/four"
+    expect "many words, a pipeline" 0 '' "$ddprun" -n 2 $words $steps --mode pipeline --stages 2 --save "$work/pipeline"
+    expect "many words, half of it" 0 '' $words $steps --steps 4 --checkpoint "$work/half$dtype"
+    expect "many words, resumed" 0 'resum' $words $steps --checkpoint "$work/half$dtype" --resume --extend --save "$work/resumed"
+    for other in four pipeline resumed; do
+        cmp "$work/one" "$work/$other" || fail "many words, $dtype: other weights: $other"
+    done
+done
+expect "many words, --normalize" 2 'error: --normalize belongs to numbers, and .* has words' $words --normalize
+
 expect "info of weights" 0 '^  predicts   price, mean [0-9.]+, deviation [0-9.]+$' "$trainer" info "$work/w"
 grep -q '^  columns    area garden$' "$work/out" || fail "info: $(cat "$work/out")"
 expect "info of checkpoints" 0 '^model       mlp dims=3 hidden=32,32$' "$trainer" info "$work/run"
@@ -71,8 +97,10 @@ bad() { # NAME CODE PATTERN OPTIONS, with the table on standard input
 expect "no target" 2 'error: .*is a table: name the column to predict with --target COLUMN: it has area, garden, id, price, kind$' $t
 expect "unknown target" 2 "error: --target: .* has no column 'rent': it has area, garden, id" $t --target rent
 expect "unknown column" 2 "error: --ignore: .* has no column 'ID'" $t --target price --ignore ID
-expect "words of many values" 2 "error: .*column 'id' has more than 64 different words, such as 'r0': leave it out with --ignore 'id'" $t --target price
+expect "words of many values" 2 "error: .*column 'id' has 120 different words in 120 rows, such as 'r0', too many .*: leave it out with --ignore 'id'" $t --target price
 expect "the option without a table" 2 'error: --target belongs to tables' $trainer --data "$here/tests/data/golden/npy/keras-stored.npz" --target y
+awk 'BEGIN { print "n,y"; for (i = 0; i < 70; i++) print i "," i; print "x,1" }' | bad "a word among numbers" 2 \
+    ".*column 'n' holds numbers, but line 72 says 'x'" --target y
 expect "another target" 2 "error: --target kind: the model that is loaded predicts 'price'" $t --load "$work/w" --target kind
 cut -d, -f2- "$work/t.csv" >"$work/short.csv"
 expect "a column is missing" 3 "error: .*short.csv: the column 'area' is missing, which the model learned from" \

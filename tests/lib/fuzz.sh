@@ -32,7 +32,7 @@ sources_of() {
     zip) echo "$core core/input_file.c data/blob.c data/zip_file.c" ;;
     tokens) echo "$core core/atomic_file.c core/directory.c core/input_file.c core/write.c data/blob.c data/byte_source.c data/npy_file.c data/text_file.c data/token_file.c core/json.c core/parse.c" ;;
     record) echo "$core core/json.c core/parse.c data/byte_source.c data/line_reader.c data/record.c data/preference.c data/alpaca.c data/columns.c data/question.c" ;;
-    table) echo "$core core/input_file.c core/json.c core/parse.c core/portable_math.c core/rng.c data/byte_source.c data/csv.c data/data_names.c data/dataset_read.c data/describe.c data/normalize.c data/split.c data/table.c data/table_guess.c data/table_schema.c data/text_file.c" ;;
+    table) echo "$core core/input_file.c core/json.c core/parse.c core/portable_math.c core/rng.c data/byte_source.c data/csv.c data/data_names.c data/dataset_read.c data/describe.c data/normalize.c data/split.c data/table.c data/table_guess.c data/table_schema.c data/table_text.c data/text_file.c" ;;
     tokenizer | gguf)
         echo "$core core/gguf.c core/input_file.c core/json.c core/parse.c core/pool.c core/futex.c core/rounding.c core/thread.c core/trace.c core/write.c"
         for part in added alphabet bpe decode encode encode_long encode_many encoder gguf_cuts gguf_read nfc read_steps regex tokenizer tokenizer_open vocabulary; do

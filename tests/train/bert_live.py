@@ -3,7 +3,8 @@
 
 Losses of 50 steps of a small encoder with random weights beside transformers (classes, numbers) and sentence-transformers (pairs
 with a negative): the largest difference is at most 1e-5. What is exported gives their losses too, and --predict the vectors that
-encode() gives, as they are and normalised; exported adapters give with PEFT what the merged model gives."""
+encode() gives, as they are and normalised; exported adapters give with PEFT what the merged model gives; and those that PEFT made
+are read, trained on and give what PEFT computes with them."""
 import json
 import os
 import random
@@ -130,6 +131,42 @@ def apart_from_peft(kind, path, rows):
     return (adapted - merged).abs().max().item()
 
 
+def apart_from_adapters(kind, path, rows):
+    """The largest difference of what is predicted with adapters that PEFT made, and with those that are trained on from them, from
+    what PEFT computes with each."""
+    from peft import LoraConfig, PeftModel, get_peft_model
+    of = BertModel if kind == "pairs" else BertForSequenceClassification
+    made, trained = f"{path}/made", f"{path}/trained"
+    get_peft_model(of.from_pretrained(path), LoraConfig(
+        r=4, lora_alpha=12, target_modules=["query", "value"], init_lora_weights=False,
+        task_type="FEATURE_EXTRACTION" if kind == "pairs" else "SEQ_CLS")).save_pretrained(made)
+    subprocess.run([trainer, "--load", made, "--data", f"{path}/data.jsonl", "--batch-size", str(BATCH), "--seq-len", str(LENGTH),
+                    "--steps", "5", "--lr", "1e-2", "--no-eval", "--quiet", "--threads", "1", "--export", trained], check=True)
+    tokens = BertTokenizerFast(f"{path}/vocab.txt", do_lower_case=True)
+    names = TEXTS[kind][:1] if kind == "pairs" else TEXTS[kind]
+    texts = tokens(*[[row[name] for row in rows[:BATCH]] for name in names], padding=True, truncation=True, max_length=LENGTH,
+                   return_tensors="pt")
+    with open(f"{path}/some.jsonl", "w") as file:
+        file.writelines(json.dumps({"text" if kind == "pairs" else name: row[name] for name in names}) + "\n" for row in rows[:BATCH])
+    apart, results = 0.0, []
+    for load in (["--load", made], ["--load", path, "--adapters", trained]):
+        subprocess.run([trainer, *load, "--data", f"{path}/some.jsonl", "--predict", f"{path}/some.npy", "--seq-len", str(LENGTH),
+                        "--quiet"], check=True)
+        ours = torch.from_numpy(numpy.load(f"{path}/some.npy")).reshape(BATCH, -1)
+        model = PeftModel.from_pretrained(of.from_pretrained(path), load[-1]).eval()
+        with torch.inference_mode():
+            out = model(**texts)
+        if kind == "pairs":
+            mask = texts["attention_mask"].unsqueeze(-1)
+            expected = (out[0] * mask).sum(1) / mask.sum(1)
+        else:
+            expected = out.logits.softmax(1) if kind == "classes" else out.logits
+        apart = max(apart, (ours - expected).abs().max().item()) if ours.shape == expected.shape else numpy.inf
+        results.append(expected)
+    assert (results[0] - results[1]).abs().max() > 1e-3, "training changes nothing"
+    return apart
+
+
 failed = 0
 for kind in TEXTS:
     path = f"{work}/{kind}"
@@ -148,6 +185,9 @@ for kind in TEXTS:
     failed += len(ours) != STEPS or not apart <= 1e-5 or not again < ours[0]
     apart = apart_from_peft(kind, path, rows)
     print(f"{kind}: PEFT with the exported adapters, largest difference from the merged model {apart:.1e}")
+    failed += not apart <= 1e-5
+    apart = apart_from_adapters(kind, path, rows)
+    print(f"{kind}: adapters of PEFT's, read and trained on, largest difference of predictions {apart:.1e}")
     failed += not apart <= 1e-5
     if kind == "pairs":
         apart = apart_from_encode(path)

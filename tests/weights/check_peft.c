@@ -21,7 +21,7 @@ static struct ddp_peft peft;
 static enum ddp_status parse_for(const char *text, int64_t layers)
 {
     ddp_peft_free(&peft);
-    return ddp_peft_parse(&peft, "adapter_config.json", text, strlen(text), layers);
+    return ddp_peft_parse(&peft, "adapter_config.json", text, strlen(text), layers, NULL);
 }
 
 static enum ddp_status parse(const char *text)
@@ -325,7 +325,10 @@ static enum ddp_status load(void)
     return ddp_peft_load(scratch_path("a"), values, 3);
 }
 
-static const struct ddp_peft_base of = {ddp_llama_linear_names, "CAUSAL_LM", "", false};
+static const struct ddp_peft_base of = {.linears = ddp_llama_linear_names,
+                                        .linear_count = DDP_LLAMA_LINEARS,
+                                        .task = "CAUSAL_LM",
+                                        .within = ""};
 
 static void save(const char *base)
 {
@@ -347,13 +350,13 @@ START_TEST(what_is_saved_is_read)
     ck_assert_int_eq(ddp_peft_save_check(directory), DDP_OK);
     save("some/base");
     ck_assert(ddp_peft_is(directory));
-    ck_assert_int_eq(ddp_peft_read(&peft, directory, 1), DDP_OK);
+    ck_assert_int_eq(ddp_peft_read(&peft, directory, 1, NULL), DDP_OK);
     const struct ddp_lora *got = &peft.lora;
     ck_assert(got->rank == 2 && got->alpha == 2.5 && got->dropout == 0.25 && got->rslora);
     ck_assert_int_eq(got->targets, small.targets);
     ck_assert_str_eq(peft.base, "some/base");
     ddp_peft_free(&peft);
-    ck_assert_int_eq(ddp_peft_read(&peft, directory, 0), DDP_OK);
+    ck_assert_int_eq(ddp_peft_read(&peft, directory, 0, NULL), DDP_OK);
     ck_assert_str_eq(peft.base, "some/base");
     ck_assert_int_eq(load(), DDP_OK);
     for (int i = 0; i < 6; i++)
@@ -374,11 +377,11 @@ START_TEST(adapters_are_replaced)
     ck_assert_int_eq(ddp_peft_save_check(scratch_path("a")), DDP_OK);
     save(NULL);
     ck_assert_int_eq(access(scratch_path("a/README.md"), F_OK), 0);
-    ck_assert_int_eq(ddp_peft_read(&peft, scratch_path("a"), 0), DDP_OK);
+    ck_assert_int_eq(ddp_peft_read(&peft, scratch_path("a"), 0, NULL), DDP_OK);
     ck_assert(!peft.base);
     /* A path need not be text. */
     save("\xff\xfe");
-    ck_assert_int_eq(ddp_peft_read(&peft, scratch_path("a"), 1), DDP_OK);
+    ck_assert_int_eq(ddp_peft_read(&peft, scratch_path("a"), 1, NULL), DDP_OK);
     ck_assert(!peft.base);
 }
 END_TEST
@@ -499,7 +502,7 @@ START_TEST(files_that_are_not_there)
     one_message(capture_stop(), "a/adapter_model.safetensors", "No such file");
     ck_assert_int_eq(unlink(scratch_path("a/adapter_config.json")), 0);
     capture_start();
-    ck_assert_int_eq(ddp_peft_read(&peft, scratch_path("a"), 1), DDP_ERR_IO);
+    ck_assert_int_eq(ddp_peft_read(&peft, scratch_path("a"), 1, NULL), DDP_ERR_IO);
     one_message(capture_stop(), "a/adapter_config.json", "No such file");
 }
 END_TEST

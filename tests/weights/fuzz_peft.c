@@ -11,7 +11,7 @@
 static bool accepts(const uint8_t *data, size_t size, int64_t layers)
 {
     struct ddp_peft peft;
-    enum ddp_status status = ddp_peft_parse(&peft, "input", (const char *)data, size, layers);
+    enum ddp_status status = ddp_peft_parse(&peft, "input", (const char *)data, size, layers, NULL);
     const struct ddp_lora lora = peft.lora;
     ddp_peft_free(&peft);
     if (status != DDP_OK)

@@ -283,8 +283,12 @@ static enum ddp_status print_tokens(const char *path, FILE *out)
 {
     struct ddp_token_file tokens;
     char number[32];
-    const enum ddp_status status =
+    enum ddp_status status =
         ddp_token_file_open(&tokens, path, DDP_TOKENS_AUTO, false, memory_limit());
+    if (status == DDP_OK && tokens.count == 0) {
+        ddp_token_file_close(&tokens);
+        status = ddp_fail(DDP_ERR_FORMAT, "%s: the file is empty", path);
+    }
     if (status != DDP_OK)
         return status;
     print_file(path, out);

@@ -88,6 +88,9 @@ works "chats" $llama $chats --packing pad,long=cut --show-masks 1 --export "$wor
 works "adapters" $llama $chats --lora r=2,alpha=4,targets=all-linear,dropout=0.1 --frozen-dtype bf16 --dtype bf16 --recompute \
     --export "$work/adapters"
 works "adapters, merged" $llama $chats --adapters "$work/adapters" --export "$work/merged,merge"
+printf '{"prompt": "a", "chosen": "b", "rejected": "c"}\n%.0s' 1 2 3 4 5 6 7 8 >"$work/pairs.jsonl"
+works "preferences" --load "$work/base" --data "$work/pairs.jsonl" --tokenizer "$here/tests/data/golden/texts" --seq-len 24 --steps 1 \
+    --packing pad --no-eval --objective dpo
 
 set -- --device cuda --load "$work/x.bin" --prompt "line 7" --generate 8
 expect "likeliest text" 0 '^line 7' "$trainer" "$@" --temperature 0
@@ -173,10 +176,6 @@ refused "$modes" 0 'warning: --threads has no effect on GPUs' --threads 2
 refused "dp" 2 'error: --distributed means --mode ddp' --distributed
 refused "ddp" 2 'error: --mode accum runs in one process' --mode accum
 refused "accum" 2 'error: --devices names 2 devices, and --mode accum computes on one' --devices 0,0
-
-printf '{"prompt": "a", "chosen": "b", "rejected": "c"}\n%.0s' 1 2 3 4 5 6 7 8 >"$work/pairs.jsonl"
-works "preferences" --load "$work/base" --data "$work/pairs.jsonl" --tokenizer "$here/tests/data/golden/texts" --seq-len 24 --steps 1 \
-    --packing pad --no-eval --objective dpo
 
 # A worker is lost: the others and the one in its place begin with the copy.
 count=$((count + 1))

@@ -149,11 +149,12 @@ static void unpack(const struct nodes_call *c, char *data, size_t bytes)
 
 /* Offsets of shared memory are announced for a gathering only, which writes everywhere the same:
  * each machine's copy is completed by the rails. A rank that is alone on its machine needs no
- * memory that others map. */
+ * memory that others map; but what the root of a broadcast has is only read, and in a small one every
+ * rank adds up all slices. */
 bool nodes_find_buffers(const struct nodes *nodes, struct nodes_call *c)
 {
     c->bases[0] = c->all.memory;
-    if (nodes->place->node_size == 1)
+    if (nodes->place->node_size == 1 && !(c->spread && c->source == nodes->place->node))
         return true;
     for (int r = 0; c->call.bytes > 0 && r < nodes->place->node_size; r++)
         if (!(c->bases[r] = shm_memory_of(&nodes->shm, r, c->entry)))

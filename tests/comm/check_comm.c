@@ -156,6 +156,7 @@ END_TEST
 START_TEST(too_little_memory)
 {
     run_ranks(2, row_memory, -1);
+    run_ranks(2, row_only_read, -1);
 }
 END_TEST
 

@@ -68,6 +68,7 @@ START_TEST(bf16_and_memory)
     run_nodes(2, 2, row_bf16, -1);
     run_nodes(3, 1, row_bf16, -1);
     run_nodes(2, 2, row_memory, -1);
+    run_nodes(2, 1, row_only_read, -1);
 }
 END_TEST
 

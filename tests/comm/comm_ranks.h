@@ -75,6 +75,7 @@ void *ranks_expect_of(const struct ddp_comm_group *group, size_t count, enum ddp
 /* --- comm_rows.c --- */
 
 ranks_body row_collectives, row_overlap, row_slices, row_roots, row_returns, row_bf16, row_memory;
+ranks_body row_only_read; /* on 2 ranks or more, which compute in the host's memory */
 
 /* --- comm_channels.c, for communicators that have channels --- */
 

@@ -498,3 +498,24 @@ void row_memory(ddp_comm *comm, ddp_job *job)
     NEED(ddp_comm_alloc(comm, 1, &memory) == DDP_OK); /* the communicator lives on */
     NEED(ddp_comm_barrier(comm) == DDP_OK);
 }
+
+/* What the root of a broadcast has is not written. */
+void row_only_read(ddp_comm *comm, ddp_job *job)
+{
+    enum { MOST = 100000 };
+    const int rank = ddp_comm_rank(comm);
+    float *expected = ranks_alloc(MOST * sizeof *expected);
+    (void)job;
+    ranks_values(expected, MOST, DDP_F32, 1);
+    for (size_t count = 1000; count <= MOST; count *= 100) {
+        float *values = mmap(NULL, count * sizeof *values, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        NEED(values != MAP_FAILED);
+        ranks_values(values, count, DDP_F32, rank);
+        NEED(rank != 1 || mprotect(values, count * sizeof *values, PROT_READ) == 0);
+        NEED(ddp_comm_broadcast(comm, values, count, DDP_F32, 1) == DDP_OK);
+        NEED(ranks_same(values, expected, count * sizeof *values));
+        munmap(values, count * sizeof *values);
+    }
+    ranks_free(expected, MOST * sizeof *expected);
+}

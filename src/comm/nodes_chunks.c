@@ -149,8 +149,8 @@ static void unpack(const struct nodes_call *c, char *data, size_t bytes)
 
 /* Offsets of shared memory are announced for a gathering only, which writes everywhere the same:
  * each machine's copy is completed by the rails. A rank that is alone on its machine needs no
- * memory that others map; but what the root of a broadcast has is only read, and in a small one every
- * rank adds up all slices. */
+ * memory that others map; but what the root of a broadcast has is only read, and in a small one
+ * every rank adds up all slices. */
 bool nodes_find_buffers(const struct nodes *nodes, struct nodes_call *c)
 {
     c->bases[0] = c->all.memory;

@@ -502,7 +502,8 @@ bool ddp_gemm_tile_run(const struct ddp_gemm *gemm, const struct ddp_gemm_tile *
     run.left = left;
     run.panel = small;
     if ((most + rows) * run.packed <= SMALL_PANEL) {
-        run.left = small + most * run.packed;
+        if (rows > 0)
+            run.left = small + most * run.packed;
         multiply(&run, tile, most);
         return true;
     }

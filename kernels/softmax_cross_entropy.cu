@@ -288,6 +288,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) soft_rows_kernel(struct cros
     if (args.predictions && lane == 0)
         args.predictions[number] = best < row.n ? best : 0; /* a row of NaN */
     if (!counts) {
+        __syncwarp(); /* all have read the row, as below */
         put_zeros<T, DDP_WARP>(row, lane);
         return;
     }

@@ -33,10 +33,19 @@ DDP_INLINE ddp_f32x16 load_b_tail(const void *b, int64_t at, int64_t n, bool bf1
     return ddp_load16_bf16(lanes);
 }
 
+/* What comes from memory while the columns before it are added: few rows of A wait for that. */
+DDP_INLINE void fetch(const void *b, int64_t at, int64_t columns, int64_t stride)
+{
+    DDP_UNROLL
+    for (int64_t j = 0; j < columns; j++)
+        __builtin_prefetch((const void *)((uintptr_t)b + (uintptr_t)(at + j * stride)));
+}
+
 /* c[i,j] for `rows` of A and `columns` of C, numbers known when compiling. */
 DDP_INLINE void dots(const float *a, int64_t lda, int64_t rows, const void *b, int64_t ldb,
                      int64_t columns, int64_t k, float *c, int64_t ldc, bool bf16)
 {
+    const int64_t element = bf16 ? sizeof(uint16_t) : sizeof(float);
     ddp_f32x16 sums[ROWS][ROWS] = {0};
     int64_t l = 0;
     for (; l + DDP_LANES <= k; l += DDP_LANES) {
@@ -44,6 +53,8 @@ DDP_INLINE void dots(const float *a, int64_t lda, int64_t rows, const void *b, i
         DDP_UNROLL
         for (int64_t j = 0; j < columns; j++)
             right[j] = load_b(b, j * ldb + l, bf16);
+        if (rows < ROWS)
+            fetch(b, (columns * ldb + l) * element, columns, ldb * element);
         DDP_UNROLL
         for (int64_t i = 0; i < rows; i++) {
             const ddp_f32x16 left = ddp_load16(a + i * lda + l);

@@ -43,7 +43,7 @@ static enum ddp_status read_weights(struct sample *sample, const ddp_graph *grap
     enum ddp_status status =
         ddp_frozen_host_alloc(&sample->frozen_host, graph, NULL, false, DDP_F32);
     sample->weights_bytes = (size_t)ddp_graph_flat_count(graph) * sizeof(float);
-    sample->weights = ddp_array_alloc((size_t)ddp_graph_flat_count(graph), sizeof(float));
+    sample->weights = ddp_pages_alloc(sample->weights_bytes);
     if (status == DDP_OK && !sample->weights)
         status = DDP_ERR_MEMORY;
     if (status == DDP_OK)
@@ -230,7 +230,7 @@ enum ddp_status ddp_train_sample(const struct ddp_train_options *options,
     ddp_decoder_destroy(sample.decoder);
     ddp_continuation_close(&sample.continuation);
     close_device(&sample);
-    free(sample.weights);
+    ddp_pages_free(sample.weights, sample.weights_bytes);
     ddp_frozen_host_free(&sample.frozen_host);
     ddp_graph_destroy(sample.graph);
     ddp_load_close(&sample.load);

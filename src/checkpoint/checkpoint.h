@@ -10,7 +10,7 @@
 #include "graph/graph.h"
 #include "checkpoint/directory.h"
 #include "checkpoint/state.h"
-#include "weights/safetensors.h"
+#include "weights/weights.h"
 
 /* An array whose name ends so has all tensors, not those alone that are learned. */
 #define DDP_CHECKPOINT_WHOLE ".weights"
@@ -28,16 +28,20 @@ struct ddp_checkpoint_writer_config {
      * then the optimizer's state arrays with their names. */
     int array_count;
     const char *const *array_names; /* copied; the first is not used */
+    /* NULL: a checkpoint is written from a copy of the arrays. Or else from their parts, one after
+     * another, before ddp_checkpoint_start() returns. */
+    const struct ddp_flat_source *source;
 };
 
-/* Takes the snapshot's memory, so that it is not missing later. DDP_ERR_MEMORY, DDP_ERR_SYSTEM. */
+/* Takes the copy's memory, so that it is not missing later. DDP_ERR_MEMORY, DDP_ERR_SYSTEM. */
 enum ddp_status ddp_checkpoint_writer_create(ddp_checkpoint_writer **writer,
                                              const struct ddp_checkpoint_writer_config *config);
 
 /* Waits for the last write. What it had to say was logged. */
 void ddp_checkpoint_writer_destroy(ddp_checkpoint_writer *writer);
 
-/* Waits for the write before, whose failure is returned, and gives the arrays to fill. */
+/* Waits for the write before, whose failure is returned, and gives the arrays to fill; NULL: they
+ * come from a source. */
 enum ddp_status ddp_checkpoint_begin(ddp_checkpoint_writer *writer, float *const **arrays);
 
 /* After that and before the start: this checkpoint does not have array i. */
@@ -48,7 +52,8 @@ void ddp_checkpoint_leave_out(ddp_checkpoint_writer *writer, int i);
 enum ddp_status ddp_checkpoint_add_own(ddp_checkpoint_writer *writer, const char *file,
                                        const void *bytes, size_t count);
 
-/* Starts to write the filled arrays; they are the writer's until the next begin.
+/* Starts to write the filled arrays; they are the writer's until the next begin. With a source,
+ * writes them; ddp_checkpoint_poll() and _wait() tell of failures.
  *   state  what it says of the files is filled in by the writer */
 enum ddp_status ddp_checkpoint_start(ddp_checkpoint_writer *writer,
                                      const struct ddp_checkpoint_state *state);
@@ -106,10 +111,15 @@ enum ddp_status ddp_checkpoint_take_array(const struct ddp_checkpoint *checkpoin
 
 /* For both sides: the tensors of a flat array, with the names they have in the file.
  *   array    NULL: the weights; else the name of a state array
+ *   flat     NULL: the tensors get no data
  *   tensors  one for each tensor of the graph that is saved
  *   names    their names, freed with free() one by one */
 enum ddp_status ddp_checkpoint_tensors(const ddp_graph *graph, const char *array, const float *flat,
                                        struct ddp_safetensor *tensors, char **names);
+
+/* The parameter whose values the tensor at `index` of these has. */
+const struct ddp_parameter *ddp_checkpoint_tensor_parameter(const ddp_graph *graph,
+                                                            const char *array, size_t index);
 
 /* How many those are: all of the graph's parameters, or those that are learned. */
 size_t ddp_checkpoint_tensor_count(const ddp_graph *graph, const char *array);

@@ -66,11 +66,24 @@ enum ddp_status ddp_checkpoint_tensors(const ddp_graph *graph, const char *array
         tensors[i] = (struct ddp_safetensor){.name = names[i],
                                              .dtype = "F32",
                                              .dim_count = parameter->dim_count,
-                                             .data = flat + parameter->offset,
+                                             .data = flat ? flat + parameter->offset : NULL,
                                              .bytes = (size_t)parameter->count * sizeof(float)};
         memcpy(tensors[i++].dims, parameter->dims, sizeof parameter->dims);
     }
     return DDP_OK;
+}
+
+const struct ddp_parameter *ddp_checkpoint_tensor_parameter(const ddp_graph *graph,
+                                                            const char *array, size_t index)
+{
+    const struct ddp_parameter *parameter;
+    for (int p = 0;; p++) {
+        parameter = ddp_graph_parameter_at(graph, p);
+        if (parameter->statistic && !has_statistics(array))
+            continue;
+        if (index-- == 0)
+            return parameter;
+    }
 }
 
 /* Copies the tensors of a file that belong to an array into it; all are checked before. */

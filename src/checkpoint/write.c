@@ -2,7 +2,8 @@
  *
  * The writing half of checkpoint.h. Training stops for the copy into the snapshot alone; a thread
  * writes the files into a temporary directory, syncs and renames it, then removes what is older
- * than --keep allows. One write at a time. */
+ * than --keep allows. One write at a time. Without a snapshot training stops until all of that is
+ * done. */
 #include "config.h"
 
 #include "checkpoint/checkpoint.h"
@@ -31,7 +32,8 @@ struct ddp_checkpoint_writer {
     bool keep_best, no_link; /* the second: none can be made, which was said */
     int array_count;
     char **array_names;
-    float **arrays; /* the snapshot */
+    float **arrays; /* the snapshot; NULL each: they come from */
+    const struct ddp_flat_source *source;
     bool *left_out; /* of this checkpoint */
     size_t array_bytes;
     char own_file[DDP_CHECKPOINT_OWN_NAME]; /* "": none */
@@ -88,10 +90,36 @@ static enum ddp_status output_close(struct output *output, enum ddp_status statu
     return status;
 }
 
+/* Arrays [first, end) that come from a source. */
+struct parts {
+    const struct ddp_checkpoint_writer *writer;
+    int first;
+};
+
+static enum ddp_status put_tensor(void *arg, size_t tensor, ddp_safetensors_sink *sink,
+                                  void *sink_arg)
+{
+    const struct parts *parts = arg;
+    const struct ddp_checkpoint_writer *writer = parts->writer;
+    const ddp_graph *graph = writer->graph;
+    int i = parts->first;
+    for (size_t count;; i++) {
+        count = writer->left_out[i] ? 0 : ddp_checkpoint_tensor_count(graph, writer->array_names[i]);
+        if (tensor < count)
+            break;
+        tensor -= count;
+    }
+    const struct ddp_parameter *parameter =
+        ddp_checkpoint_tensor_parameter(graph, writer->array_names[i], tensor);
+    return ddp_flat_source_put(writer->source, i, parameter->offset, parameter->count, sink,
+                               sink_arg);
+}
+
 /* Writes arrays [first, end) as one file of tensors. */
 static enum ddp_status put_arrays(struct ddp_checkpoint_writer *writer, struct output *output,
                                   int first, int end)
 {
+    struct parts parts = {writer, first};
     struct ddp_safetensors_pair pairs[2];
     const bool described = first == 0 && *ddp_graph_description(writer->graph);
     const size_t pair_count = described ? ddp_train_weights_metadata(pairs, writer->graph) : 0;
@@ -111,7 +139,8 @@ static enum ddp_status put_arrays(struct ddp_checkpoint_writer *writer, struct o
     }
     if (status == DDP_OK)
         status =
-            ddp_safetensors_write_to(put, output, output->path, tensors, count, pairs, pair_count);
+            ddp_safetensors_write_to(put, output, output->path, writer->source ? put_tensor : NULL,
+                                     &parts, tensors, count, pairs, pair_count);
     for (size_t i = 0; names && i < count; i++)
         free(names[i]);
     free(names);
@@ -266,6 +295,7 @@ enum ddp_status ddp_checkpoint_writer_create(ddp_checkpoint_writer **writer,
     w->array_count = config->array_count;
     w->array_bytes = (size_t)ddp_graph_flat_count(config->graph) * sizeof(float);
     w->dir = config->dir;
+    w->source = config->source;
     const size_t arrays = (size_t)config->array_count;
     w->array_names = ddp_array_alloc(arrays, sizeof *w->array_names);
     w->arrays = ddp_array_alloc(arrays, sizeof *w->arrays);
@@ -275,10 +305,10 @@ enum ddp_status ddp_checkpoint_writer_create(ddp_checkpoint_writer **writer,
     for (int i = 1; status == DDP_OK && i < config->array_count; i++)
         if (!(w->array_names[i] = strdup(config->array_names[i])))
             status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    for (int i = 0; status == DDP_OK && i < config->array_count; i++)
+    for (int i = 0; status == DDP_OK && !w->source && i < config->array_count; i++)
         if (!(w->arrays[i] = ddp_pages_alloc(w->array_bytes)))
             status = DDP_ERR_MEMORY;
-    if (status == DDP_OK)
+    if (status == DDP_OK && !w->source)
         status = start_thread(w, touch_snapshot);
     if (status != DDP_OK) {
         ddp_checkpoint_writer_destroy(w);
@@ -311,7 +341,7 @@ enum ddp_status ddp_checkpoint_begin(ddp_checkpoint_writer *writer, float *const
     enum ddp_status status = ddp_checkpoint_wait(writer);
     if (status != DDP_OK)
         return status;
-    *arrays = writer->arrays;
+    *arrays = writer->source ? NULL : writer->arrays;
     memset(writer->left_out, 0, (size_t)writer->array_count * sizeof *writer->left_out);
     *writer->own_file = '\0';
     free(writer->own);
@@ -337,12 +367,29 @@ enum ddp_status ddp_checkpoint_add_own(ddp_checkpoint_writer *writer, const char
     return DDP_OK;
 }
 
+/* For the trace, from the thread that trains. */
+static void record(const struct ddp_checkpoint_writer *writer)
+{
+    const struct ddp_trace_event event = {.name = "write checkpoint",
+                                          .begin_ns = writer->begin_ns,
+                                          .end_ns = writer->end_ns,
+                                          .key = "step",
+                                          .value = writer->state.cursor.step,
+                                          .overlaps = !writer->source};
+    if (writer->begin_ns)
+        ddp_trace_record(&event);
+}
+
 enum ddp_status ddp_checkpoint_start(ddp_checkpoint_writer *writer,
                                      const struct ddp_checkpoint_state *state)
 {
     writer->state = *state;
     snprintf(writer->state.own_file, sizeof writer->state.own_file, "%s", writer->own_file);
-    return start_thread(writer, write_snapshot);
+    if (!writer->source)
+        return start_thread(writer, write_snapshot);
+    write_snapshot(writer);
+    record(writer);
+    return DDP_OK;
 }
 
 enum ddp_status ddp_checkpoint_poll(ddp_checkpoint_writer *writer)
@@ -360,15 +407,7 @@ enum ddp_status ddp_checkpoint_wait(ddp_checkpoint_writer *writer)
     if (writer->running) {
         pthread_join(writer->thread, NULL);
         writer->running = false;
-        if (writer->begin_ns) {
-            const struct ddp_trace_event event = {.name = "write checkpoint",
-                                                  .begin_ns = writer->begin_ns,
-                                                  .end_ns = writer->end_ns,
-                                                  .key = "step",
-                                                  .value = writer->state.cursor.step,
-                                                  .overlaps = true};
-            ddp_trace_record(&event);
-        }
+        record(writer);
     }
     return writer->status;
 }

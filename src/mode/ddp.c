@@ -151,14 +151,15 @@ static struct ddp_mode_apart apart(const ddp_mode *mode)
                                    ddp->local.state_apart};
 }
 
-static enum ddp_status save_state(ddp_mode *mode, int i, float *flat)
+static enum ddp_status save_state(ddp_mode *mode, int i, int64_t begin, int64_t count,
+                                  float *values)
 {
     struct ddp_local *local = &((struct ddp *)mode)->local;
     if (i >= ddp_mode_state_count(mode))
-        return ddp_local_save_array(local, i - ddp_mode_state_count(mode), flat);
+        return ddp_local_save_array(local, i - ddp_mode_state_count(mode), values);
     if (local->state_apart)
-        return ddp_local_save_mean(local, i, flat);
-    return ddp_share_save_state(&((struct ddp *)mode)->share, i, flat);
+        return ddp_local_save_mean(local, i, values);
+    return ddp_share_save_state(&((struct ddp *)mode)->share, i, begin, count, values);
 }
 
 static enum ddp_status load_state(ddp_mode *mode, int i, const float *flat)

@@ -34,7 +34,8 @@ struct ddp_mode_ops {
                             float *loss);
     /* As ddp_mode_save_state() and ddp_mode_load_state(); NULL: there is one rank, with all of the
      * updater's state. */
-    enum ddp_status (*save_state)(ddp_mode *mode, int i, float *flat);
+    enum ddp_status (*save_state)(ddp_mode *mode, int i, int64_t begin, int64_t count,
+                                  float *values);
     enum ddp_status (*load_state)(ddp_mode *mode, int i, const float *flat);
     /* As ddp_mode_get_weights(); NULL: the first replica has them all. */
     enum ddp_status (*get_weights)(ddp_mode *mode, int64_t begin, int64_t count, float *values);
@@ -101,7 +102,8 @@ float *ddp_mode_state(const ddp_mode *mode, int i);
 int ddp_mode_state_count(const ddp_mode *mode);
 
 /* Copies the whole array to or from host memory; done when these return. */
-enum ddp_status ddp_mode_copy_state_out(const ddp_mode *mode, int i, float *flat);
+enum ddp_status ddp_mode_copy_state_out(const ddp_mode *mode, int i, int64_t begin, int64_t count,
+                                        float *values);
 enum ddp_status ddp_mode_copy_state_in(const ddp_mode *mode, int i, const float *flat);
 
 #endif

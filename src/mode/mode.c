@@ -70,7 +70,7 @@ static enum ddp_status exchange(ddp_mode *mode)
     if (status == DDP_OK)
         status = ddp_mode_get_weights(mode, 0, count, weights);
     if (status == DDP_OK)
-        status = ddp_mode_save_state(mode, last, average);
+        status = ddp_mode_save_state(mode, last, 0, count, average);
     if (!mode->averages && average) /* there was no step */
         memcpy(average, weights, (size_t)count * sizeof *average);
     if (status == DDP_OK)
@@ -205,11 +205,13 @@ bool ddp_mode_has_state(const ddp_mode *mode, int i, const struct ddp_mode_apart
     return i < count || mode->ops->has_array(mode, i - count, apart);
 }
 
-enum ddp_status ddp_mode_copy_state_out(const ddp_mode *mode, int i, float *flat)
+enum ddp_status ddp_mode_copy_state_out(const ddp_mode *mode, int i, int64_t begin, int64_t count,
+                                        float *values)
 {
     const struct ddp_replica *replica = mode->replicas;
     enum ddp_status status =
-        ddp_device_copy_out(replica->device, flat, ddp_mode_state(mode, i), replica->flat_bytes);
+        ddp_device_copy_out(replica->device, values, ddp_mode_state(mode, i) + begin,
+                            (size_t)count * sizeof *values);
     return status == DDP_OK ? ddp_device_synchronize(replica->device) : status;
 }
 
@@ -221,10 +223,11 @@ enum ddp_status ddp_mode_copy_state_in(const ddp_mode *mode, int i, const float 
     return status == DDP_OK ? ddp_device_synchronize(replica->device) : status;
 }
 
-enum ddp_status ddp_mode_save_state(ddp_mode *mode, int i, float *flat)
+enum ddp_status ddp_mode_save_state(ddp_mode *mode, int i, int64_t begin, int64_t count,
+                                    float *values)
 {
-    return mode->ops->save_state ? mode->ops->save_state(mode, i, flat)
-                                 : ddp_mode_copy_state_out(mode, i, flat);
+    return mode->ops->save_state ? mode->ops->save_state(mode, i, begin, count, values)
+                                 : ddp_mode_copy_state_out(mode, i, begin, count, values);
 }
 
 enum ddp_status ddp_mode_load_state(ddp_mode *mode, int i, const float *flat, bool everywhere)

@@ -326,6 +326,7 @@ enum ddp_status ddp_share_open(struct ddp_share *share, ddp_mode *mode, ddp_comm
 void ddp_share_close(struct ddp_share *share)
 {
     ddp_share_hold_close(share);
+    ddp_share_drop_state(share);
     free(share->bucket_end);
     free(share->ranges);
     free(share->roots.first);
@@ -336,6 +337,7 @@ void ddp_share_close(struct ddp_share *share)
 
 enum ddp_status ddp_share_begin(struct ddp_share *share)
 {
+    ddp_share_drop_state(share);
     return share->held ? ddp_share_begin_passes(share) : DDP_OK;
 }
 
@@ -475,73 +477,4 @@ enum ddp_status ddp_share_gather_gradients(struct ddp_share *share, int64_t begi
                 ddp_comm_gather_slices(share->wire, gradients, elements, DDP_UPDATE_GRAIN, DDP_F32);
     }
     return status == DDP_OK ? ddp_comm_barrier(share->mode->setup.comm) : status;
-}
-
-/* --- the optimizer's state, in and out -------------------------------------------------------- */
-
-/* Moves a bucket of a packed state array, whose slice begins at `packed`, to or from all of it in
- * the host's memory. */
-static enum ddp_status move_bucket(struct ddp_share *share, int bucket, int64_t packed,
-                                   float *state, float *values, bool out)
-{
-    ddp_device *device = share_replica(share)->device;
-    ddp_comm *comm = share->mode->setup.comm;
-    const struct share_slice slice = share_slice_of(share, bucket, packed);
-    float *own = values + (slice.begin - share_bucket_begin(share, bucket));
-    const size_t count = share_bucket_elements(share, bucket);
-    const size_t bytes = (size_t)(slice.end - slice.begin) * sizeof *own;
-    enum ddp_status status = out || share->mode->everywhere
-                                 ? DDP_OK
-                                 : ddp_comm_broadcast(comm, values, count, DDP_F32, 0);
-    if (status == DDP_OK && bytes > 0)
-        status = out ? ddp_device_copy_out(device, own, state + packed, bytes)
-                     : ddp_device_copy_in(device, state + packed, own, bytes);
-    if (status == DDP_OK)
-        status = ddp_device_synchronize(device);
-    return status == DDP_OK && out
-               ? ddp_comm_gather_slices(comm, values, count, DDP_UPDATE_GRAIN, DDP_F32)
-               : status;
-}
-
-/*   flat  of rank 0; other ranks have room for a bucket at a time */
-static enum ddp_status move_packed(struct ddp_share *share, int i, float *flat, bool out)
-{
-    float *state = ddp_mode_state(share->mode, i), *room = NULL;
-    int64_t packed = 0;
-    size_t most = 1;
-    enum ddp_status status = DDP_OK;
-    for (int b = 0; b < share->bucket_count; b++)
-        most = share_bucket_elements(share, b) > most ? share_bucket_elements(share, b) : most;
-    if (!flat && !(room = ddp_array_alloc(most, sizeof *room)))
-        return DDP_ERR_MEMORY;
-    for (int b = 0; status == DDP_OK && b < share->bucket_count; b++) {
-        const struct share_slice slice = share_slice_of(share, b, packed);
-        float *values = flat ? flat + share_bucket_begin(share, b) : room;
-        status = move_bucket(share, b, packed, state, values, out);
-        packed += slice.end - slice.begin;
-    }
-    free(room);
-    return status;
-}
-
-enum ddp_status ddp_share_save_state(struct ddp_share *share, int i, float *flat)
-{
-    if (share->packed)
-        return move_packed(share, i, flat, true);
-    return flat ? ddp_mode_copy_state_out(share->mode, i, flat) : DDP_OK;
-}
-
-enum ddp_status ddp_share_load_state(struct ddp_share *share, int i, const float *flat)
-{
-    if (share->packed)
-        return move_packed(share, i, (float *)flat, false); /* rank 0's is only read */
-    enum ddp_status status = flat ? ddp_mode_copy_state_in(share->mode, i, flat) : DDP_OK;
-    if (status != DDP_OK || !share->wire)
-        return status;
-    if (share->shared) /* one copy */
-        return ddp_comm_barrier(share->wire);
-    if (share->mode->everywhere)
-        return DDP_OK;
-    return ddp_comm_broadcast(share->wire, ddp_mode_state(share->mode, i),
-                              (size_t)share_replica(share)->flat_count, DDP_F32, 0);
 }

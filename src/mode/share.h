@@ -49,6 +49,8 @@ struct ddp_share {
     size_t read_count;
     bool splits;                 /* ... which is not all of it in float32 */
     struct ddp_comm_roots roots; /* of all workers' lanes; `count` 0: each has one array */
+    float *gathered;             /* all of a bucket of packed state, until the next step; or NULL */
+    int gathered_bucket, gathered_state;
 };
 
 /* The mode's first replica has a device, and is opened here with the memory that the kind of update
@@ -109,7 +111,8 @@ enum ddp_status ddp_share_put_weights(struct ddp_share *share, int64_t begin, in
 enum ddp_status ddp_share_gather_gradients(struct ddp_share *share, int64_t begin, int64_t count);
 
 /* As ddp_mode_save_state() and ddp_mode_load_state(). */
-enum ddp_status ddp_share_save_state(struct ddp_share *share, int i, float *flat);
+enum ddp_status ddp_share_save_state(struct ddp_share *share, int i, int64_t begin, int64_t count,
+                                     float *values);
 enum ddp_status ddp_share_load_state(struct ddp_share *share, int i, const float *flat);
 
 #endif

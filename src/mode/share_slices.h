@@ -59,6 +59,11 @@ enum ddp_status ddp_share_alloc_gradients(struct ddp_share *share, size_t bytes,
 /* Thin gradients are there from now on when backward writes them. */
 void ddp_share_watch(struct ddp_share *share);
 
+/* --- share_state.c --- */
+
+/* Gives back what is kept between parts of an array of state. */
+void ddp_share_drop_state(struct ddp_share *share);
+
 /* --- share_weights.c: thin weights --- */
 
 /* After cutting: what is known of the passes. Closing takes one that was not opened. */

@@ -12,6 +12,7 @@
 #include "mode/lanes.h"
 #include "plan/evaluation.h"
 #include "plan/planned.h"
+#include "weights/weights.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -222,15 +223,17 @@ double ddp_memory_of_copies(const struct ddp_train_plan *plan, const ddp_graph *
 }
 
 /* Checkpoints are written from a copy of weights and state, the other files from one of the
- * weights; a GPU's weights are made in the host's memory. All of that is rank 0's, as are the
- * copies that a restart begins with. */
+ * weights, or all of them from pieces; a GPU's weights are made in the host's memory. All of that
+ * is rank 0's, as are the copies that a restart begins with. */
 static double copies_bytes(const struct ddp_planned *planned, const struct ddp_train_plan *plan,
                            const struct ddp_mode_setup *setup)
 {
     const struct ddp_train_options *options = planned->options;
     const double flat = (double)ddp_graph_flat_count(setup->graph) * sizeof(float);
     const double kept = ddp_memory_of_copies(plan, setup->graph);
-    if (options->checkpoint)
+    if (ddp_train_plan_in_parts(plan) && plan->device.host_memory)
+        return kept + (options->checkpoint ? (double)(setup->bucket_bytes + DDP_FLAT_PIECE) : 0);
+    if (options->checkpoint && !ddp_train_plan_in_parts(plan))
         return kept + snapshot_arrays(plan) * flat;
     return kept + (options->save || options->export_path || !plan->device.host_memory ? flat : 0);
 }

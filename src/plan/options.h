@@ -243,6 +243,12 @@ static inline int ddp_train_plan_stage_workers(const struct ddp_train_plan *plan
     return plan->world_size > 1 ? plan->stages : 1;
 }
 
+/* Whether no node has all weights: files are then written from pieces. */
+static inline bool ddp_train_plan_in_parts(const struct ddp_train_plan *plan)
+{
+    return plan->thin_weights || (plan->nodes > 1 && ddp_train_plan_stage_workers(plan) > 1);
+}
+
 /* Replicas or stages that are threads of this worker, with a device each. */
 static inline int ddp_train_plan_local_devices(const struct ddp_train_plan *plan)
 {

@@ -236,7 +236,27 @@ enum ddp_status ddp_run_step(struct ddp_run *run)
 
 static enum ddp_status write_weights(struct ddp_run *run, const char *path)
 {
-    return ddp_train_weights_save(path, run->planned.graph, run->weights);
+    const bool whole = !run->parts.fetch;
+    return ddp_train_weights_save(path, run->planned.graph, whole ? run->weights : NULL, &run->parts);
+}
+
+/* On rank 0 `write` writes a file from the weights, which are fetched before, or meanwhile. */
+static enum ddp_status write_from_weights(struct ddp_run *run, const char *path,
+                                          enum ddp_status (*write)(struct ddp_run *run,
+                                                                   const char *path),
+                                          bool last)
+{
+    const bool writes = run->planned.plan.rank == 0, parts = run->parts.fetch;
+    enum ddp_status status = DDP_OK;
+    if (!parts)
+        status = ddp_run_fetch_weights(run, writes);
+    else if (!writes)
+        status = ddp_run_bring_pieces(run);
+    if (status != DDP_OK || !writes)
+        return status;
+    status = last ? ddp_run_write(run, path, write) : write(run, path);
+    const enum ddp_status ended = parts ? ddp_run_end_pieces(run) : DDP_OK;
+    return status == DDP_OK ? ended : status;
 }
 
 enum ddp_status ddp_run_save(struct ddp_run *run, const char *path, bool last)
@@ -248,10 +268,9 @@ enum ddp_status ddp_run_save(struct ddp_run *run, const char *path, bool last)
     if (saves)
         ddp_job_report(run->job, "save", run->step > 0 ? run->step - 1 : 0);
     if (status == DDP_OK)
-        status = ddp_run_fetch_weights(run, saves);
-    if (status != DDP_OK || !saves)
+        status = write_from_weights(run, path, write_weights, last);
+    if (!saves)
         return status;
-    status = last ? ddp_run_write(run, path, write_weights) : write_weights(run, path);
     ddp_trace_end("save", begin, NULL, 0);
     if (status == DDP_OK && run->out)
         fprintf(run->out, "saved %s\n", ddp_text_show(shown, path));
@@ -260,9 +279,17 @@ enum ddp_status ddp_run_save(struct ddp_run *run, const char *path, bool last)
 
 static enum ddp_status write_exported(struct ddp_run *run, const char *path)
 {
+    float *weights = run->weights;
+    enum ddp_status status =
+        run->parts.fetch ? ddp_run_map_weights(run, path, &weights) : DDP_OK;
+    if (status != DDP_OK)
+        return status;
     /* Of a part of the frozen ones nothing can be made: they are read once more. */
-    return ddp_planned_export(&run->planned, path, run->weights,
-                              run->frozen.thin ? NULL : run->frozen.values, run->tokenizer);
+    status = ddp_planned_export(&run->planned, path, weights,
+                                run->frozen.thin ? NULL : run->frozen.values, run->tokenizer);
+    if (run->parts.fetch)
+        ddp_run_unmap_weights(run, weights);
+    return status;
 }
 
 /* What --export names. */
@@ -276,9 +303,7 @@ static enum ddp_status export_weights(struct ddp_run *run)
     const int64_t begin = ddp_trace_begin();
     if (writes)
         ddp_job_report(run->job, "export", run->step > 0 ? run->step - 1 : 0);
-    enum ddp_status status = ddp_run_fetch_weights(run, writes);
-    if (status == DDP_OK && writes)
-        status = ddp_run_write(run, path, write_exported);
+    enum ddp_status status = write_from_weights(run, path, write_exported, true);
     ddp_trace_end("export", begin, NULL, 0);
     if (status == DDP_OK && writes && run->out)
         fprintf(run->out, "exported %s\n", ddp_text_show(shown, path));

@@ -372,6 +372,7 @@ static enum ddp_status create_writer(struct ddp_run *run)
         .keep_best = run->planned.options->keep_best,
         .array_count = count,
         .array_names = names,
+        .source = run->parts.fetch ? &run->parts : NULL,
     };
     enum ddp_status status = ddp_checkpoint_writer_create(&run->checkpoints, &config);
     free(names);
@@ -389,6 +390,7 @@ enum ddp_status ddp_run_restore(struct ddp_run *run)
         ddp_mode_set_loss_scale(run->mode, &run->resumed_scale);
     ddp_checkpoint_drop_files(&run->resumed);
     release_copy(run);
+    ddp_run_find_source(run);
     return status == DDP_OK && run->checkpoint_dir.path ? create_writer(run) : status;
 }
 
@@ -447,7 +449,8 @@ void ddp_run_describe_state(const struct ddp_run *run, struct ddp_checkpoint_sta
     ddp_run_collect_facts(run, &state->facts);
 }
 
-/* The copy for which training stops. Collective in the modes that share the state out. */
+/* The copy for which training stops, unless it stops for the files. Collective in the modes that
+ * share the state out. */
 static enum ddp_status take_snapshot(struct ddp_run *run)
 {
     float *const *arrays = NULL;
@@ -458,10 +461,10 @@ static enum ddp_status take_snapshot(struct ddp_run *run)
     if (status == DDP_OK)
         status = ddp_mode_average(run->mode);
     run->checkpoint_wait_ns += ddp_clock_ns() - start;
-    if (status == DDP_OK)
+    if (status == DDP_OK && !run->parts.fetch)
         status = ddp_run_fill_arrays(run, arrays);
     const struct ddp_mode_apart apart = ddp_mode_apart_now(run->mode);
-    for (int i = 0; arrays && ddp_mode_state_name(run->mode, i); i++)
+    for (int i = 0; run->checkpoints && ddp_mode_state_name(run->mode, i); i++)
         if (!ddp_mode_has_state(run->mode, i, &apart))
             ddp_checkpoint_leave_out(run->checkpoints, 1 + i);
     return status;
@@ -481,13 +484,25 @@ static enum ddp_status start_checkpoint(struct ddp_run *run)
     return ddp_checkpoint_start(run->checkpoints, &state);
 }
 
+/* What all ranks do while one writes. */
+static enum ddp_status write_pieces(struct ddp_run *run)
+{
+    if (run->planned.plan.rank != 0)
+        return ddp_run_bring_pieces(run);
+    enum ddp_status status = start_checkpoint(run);
+    const enum ddp_status ended = ddp_run_end_pieces(run);
+    return status == DDP_OK ? ended : status;
+}
+
 enum ddp_status ddp_run_checkpoint(struct ddp_run *run, int64_t step)
 {
     const int64_t start = ddp_clock_ns();
     ddp_job_report(run->job, "checkpoint", step > 0 ? step - 1 : 0);
     ddp_train_metrics_begin_aside(run->metrics);
     enum ddp_status status = take_snapshot(run);
-    if (status == DDP_OK && run->checkpoints)
+    if (status == DDP_OK && run->parts.fetch)
+        status = write_pieces(run);
+    else if (status == DDP_OK && run->checkpoints)
         status = start_checkpoint(run);
     run->saved_step = step;
     run->checkpoint_count++;

@@ -40,6 +40,7 @@ struct ddp_run {
     /* Checkpoints; rank 0 has the directory, the writer and what was read. */
     struct ddp_checkpoint_dir checkpoint_dir; /* path NULL: none */
     ddp_checkpoint_writer *checkpoints;
+    struct ddp_flat_source parts; /* of weights and state, where no node has them all */
     struct ddp_checkpoint resumed;
     uint64_t data_fingerprint;
     bool is_resumed;
@@ -130,6 +131,18 @@ enum ddp_status ddp_run_copy(struct ddp_run *run, bool stop);
  *   arrays  NULL on ranks that do not write */
 int ddp_run_array_count(const struct ddp_run *run);
 enum ddp_status ddp_run_fill_arrays(struct ddp_run *run, float *const *arrays);
+
+/* Where each node has a part of them alone: rank 0 writes from run->parts, to which all other ranks
+ * bring their part of each piece until it has ended that, also after a failure. Otherwise `fetch`
+ * is NULL. */
+void ddp_run_find_source(struct ddp_run *run);
+enum ddp_status ddp_run_bring_pieces(struct ddp_run *run);
+enum ddp_status ddp_run_end_pieces(struct ddp_run *run);
+
+/* The weights from there as an array that lies in a file without a name beside `path`, of which as
+ * much is in memory as fits. DDP_ERR_IO. */
+enum ddp_status ddp_run_map_weights(struct ddp_run *run, const char *path, float **weights);
+void ddp_run_unmap_weights(const struct ddp_run *run, float *weights);
 
 /* What state.json says of them. On rank 0. */
 void ddp_run_describe_state(const struct ddp_run *run, struct ddp_checkpoint_state *state);

@@ -185,15 +185,15 @@ enum ddp_status ddp_hf_gpt2_load(const ddp_safetensors *file, const char *path,
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-/* The tensors while they are put together; turned matrices are copies. */
+/* The tensors while they are put together; matrices are turned when they are written. */
 struct target {
     struct ddp_safetensor *tensors;
     char (*names)[DDP_GPT2_NAME + sizeof PREFIX];
-    float *turned;
+    bool *turned;
     size_t count;
 };
 
-static void put_tensor(struct target *target, const struct ddp_gpt2_tensor *kind,
+static void add_tensor(struct target *target, const struct ddp_gpt2_tensor *kind,
                        const struct ddp_parameter *parameter, const float *values)
 {
     struct ddp_safetensor *tensor = &target->tensors[target->count];
@@ -207,17 +207,25 @@ static void put_tensor(struct target *target, const struct ddp_gpt2_tensor *kind
                                       .bytes = (size_t)parameter->count * sizeof *values};
     if (!kind->turned)
         return;
-    copy_values(target->turned, tensor, parameter->dims[1], parameter->dims[0], true);
-    tensor->data = target->turned;
+    target->turned[target->count - 1] = true;
     tensor->dims[0] = parameter->dims[1];
     tensor->dims[1] = parameter->dims[0];
-    target->turned += parameter->count;
 }
 
-/* The four matrices of each layer. */
-static size_t turned_count(const struct ddp_gpt2_shape *shape)
+static enum ddp_status put_values(void *arg, size_t index, ddp_safetensors_sink *sink,
+                                  void *sink_arg)
 {
-    return (size_t)(shape->layers * shape->channels * shape->channels * (3 + 1 + 4 + 4));
+    const struct target *target = arg;
+    const struct ddp_safetensor *tensor = &target->tensors[index];
+    if (!target->turned[index])
+        return sink(sink_arg, tensor->data, tensor->bytes);
+    float *turned = ddp_pages_alloc(tensor->bytes);
+    if (!turned)
+        return DDP_ERR_MEMORY;
+    copy_values(turned, tensor, tensor->dims[0], tensor->dims[1], true);
+    enum ddp_status status = sink(sink_arg, turned, tensor->bytes);
+    ddp_pages_free(turned, tensor->bytes);
+    return status;
 }
 
 static enum ddp_status save(const char *path, const ddp_graph *graph, const float *flat)
@@ -229,23 +237,29 @@ static enum ddp_status save(const char *path, const ddp_graph *graph, const floa
         return ddp_fail(DDP_ERR_INVALID,
                         "%s: Hugging Face's format needs a GPT-2, which the model is not", path);
     struct target target = {.tensors = ddp_array_alloc(most, sizeof *target.tensors),
-                            .names = ddp_array_alloc(most, sizeof *target.names)};
-    const size_t bytes = turned_count(&shape) * sizeof(float);
-    float *turned = ddp_pages_alloc(bytes);
-    target.turned = turned;
-    enum ddp_status status = target.tensors && target.names && turned ? DDP_OK : DDP_ERR_MEMORY;
+                            .names = ddp_array_alloc(most, sizeof *target.names),
+                            .turned = ddp_array_alloc(most, sizeof *target.turned)};
+    ddp_atomic_file *file = NULL;
+    enum ddp_status status =
+        target.tensors && target.names && target.turned ? DDP_OK : DDP_ERR_MEMORY;
     for (int i = 0; status == DDP_OK && i < DDP_GPT2_TENSORS; i++) {
         const struct ddp_gpt2_tensor *kind = &ddp_gpt2_tensors[i];
         for (int64_t l = 0; l < (kind->of_layer ? shape.layers : 1); l++) {
             char name[DDP_GPT2_NAME];
             const struct ddp_parameter *parameter =
                 ddp_gpt2_parameter(graph, ddp_gpt2_tensor_name(name, kind, l));
-            put_tensor(&target, kind, parameter, flat + parameter->offset);
+            add_tensor(&target, kind, parameter, flat + parameter->offset);
         }
     }
     if (status == DDP_OK)
-        status = ddp_safetensors_write(path, target.tensors, target.count, &metadata, 1);
-    ddp_pages_free(turned, bytes);
+        status = ddp_atomic_file_open(&file, path);
+    if (status == DDP_OK)
+        status = ddp_safetensors_write_file(file, path, put_values, &target, target.tensors,
+                                            target.count, &metadata, 1);
+    if (status == DDP_OK)
+        status = ddp_atomic_file_commit(file);
+    ddp_atomic_file_close(file);
+    free(target.turned);
     free(target.names);
     free(target.tensors);
     return status;

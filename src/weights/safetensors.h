@@ -39,21 +39,21 @@ enum ddp_status ddp_safetensors_write(const char *path, const struct ddp_safeten
                                       const struct ddp_safetensors_pair *metadata,
                                       size_t metadata_count);
 
-/* The same bytes to where the caller wants them, piece after piece.
- *   name  for messages */
+/* The same bytes to where the caller wants them, piece after piece, of tensors whose values may be
+ * made while they are written.
+ *   name    for messages
+ *   source  puts all values of tensor `tensor` of the array into the sink, in pieces of any size;
+ *           NULL: they are the tensors' data */
 typedef enum ddp_status ddp_safetensors_sink(void *arg, const void *data, size_t bytes);
+typedef enum ddp_status ddp_safetensors_source(void *arg, size_t tensor, ddp_safetensors_sink *sink,
+                                               void *sink_arg);
 enum ddp_status ddp_safetensors_write_to(ddp_safetensors_sink *sink, void *arg, const char *name,
+                                         ddp_safetensors_source *source, void *source_arg,
                                          const struct ddp_safetensor *tensors, size_t tensor_count,
                                          const struct ddp_safetensors_pair *metadata,
                                          size_t metadata_count);
 
-/* ddp_safetensors_write() into a file that is open, without its commit, of tensors whose values may
- * be made while they are written.
- *   path    for messages
- *   source  puts all values of tensor `tensor` of the array into the sink, in pieces of any size;
- *           NULL: they are the tensors' data */
-typedef enum ddp_status ddp_safetensors_source(void *arg, size_t tensor, ddp_safetensors_sink *sink,
-                                               void *sink_arg);
+/* The same into a file that is open, without its commit. */
 enum ddp_status ddp_safetensors_write_file(ddp_atomic_file *file, const char *path,
                                            ddp_safetensors_source *source, void *source_arg,
                                            const struct ddp_safetensor *tensors,

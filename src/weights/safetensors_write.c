@@ -181,12 +181,11 @@ static enum ddp_status write_values(ddp_safetensors_sink *sink, void *arg,
     return status;
 }
 
-static enum ddp_status write_tensors(ddp_safetensors_sink *sink, void *arg,
-                                     ddp_safetensors_source *source, void *source_arg,
-                                     const char *name, const struct ddp_safetensor *tensors,
-                                     size_t tensor_count,
-                                     const struct ddp_safetensors_pair *metadata,
-                                     size_t metadata_count)
+enum ddp_status ddp_safetensors_write_to(ddp_safetensors_sink *sink, void *arg, const char *name,
+                                         ddp_safetensors_source *source, void *source_arg,
+                                         const struct ddp_safetensor *tensors, size_t tensor_count,
+                                         const struct ddp_safetensors_pair *metadata,
+                                         size_t metadata_count)
 {
     char *header = NULL;
     size_t header_bytes = 0;
@@ -208,14 +207,6 @@ static enum ddp_status write_tensors(ddp_safetensors_sink *sink, void *arg,
     return status;
 }
 
-enum ddp_status ddp_safetensors_write_to(ddp_safetensors_sink *sink, void *arg, const char *name,
-                                         const struct ddp_safetensor *tensors, size_t tensor_count,
-                                         const struct ddp_safetensors_pair *metadata,
-                                         size_t metadata_count)
-{
-    return write_tensors(sink, arg, NULL, NULL, name, tensors, tensor_count, metadata,
-                         metadata_count);
-}
 
 static enum ddp_status to_file(void *arg, const void *data, size_t bytes)
 {
@@ -229,8 +220,8 @@ enum ddp_status ddp_safetensors_write_file(ddp_atomic_file *file, const char *pa
                                            const struct ddp_safetensors_pair *metadata,
                                            size_t metadata_count)
 {
-    return write_tensors(to_file, file, source, source_arg, path, tensors, tensor_count, metadata,
-                         metadata_count);
+    return ddp_safetensors_write_to(to_file, file, path, source, source_arg, tensors, tensor_count,
+                                    metadata, metadata_count);
 }
 
 enum ddp_status ddp_safetensors_write(const char *path, const struct ddp_safetensor *tensors,

@@ -27,8 +27,41 @@ size_t ddp_train_weights_metadata(struct ddp_safetensors_pair pairs[2], const dd
     return data ? 2 : 1;
 }
 
-enum ddp_status ddp_train_weights_save(const char *path, const ddp_graph *graph, const float *flat)
+enum ddp_status ddp_flat_source_put(const struct ddp_flat_source *source, int array, int64_t begin,
+                                    int64_t count, ddp_safetensors_sink *sink, void *sink_arg)
 {
+    const int64_t piece = (int64_t)(DDP_FLAT_PIECE / sizeof(float));
+    const int64_t most = count < piece ? count : piece;
+    float *values = ddp_array_alloc((size_t)most, sizeof *values);
+    enum ddp_status status = values ? DDP_OK : DDP_ERR_MEMORY;
+    for (int64_t at = 0; status == DDP_OK && at < count; at += most) {
+        const int64_t some = count - at < most ? count - at : most;
+        status = source->fetch(source->arg, array, begin + at, some, values);
+        if (status == DDP_OK)
+            status = sink(sink_arg, values, (size_t)some * sizeof *values);
+    }
+    free(values);
+    return status;
+}
+
+struct saving {
+    const ddp_graph *graph;
+    const struct ddp_flat_source *source;
+};
+
+static enum ddp_status put_parameter(void *arg, size_t tensor, ddp_safetensors_sink *sink,
+                                     void *sink_arg)
+{
+    const struct saving *saving = arg;
+    const struct ddp_parameter *parameter = ddp_graph_parameter_at(saving->graph, (int)tensor);
+    return ddp_flat_source_put(saving->source, 0, parameter->offset, parameter->count, sink,
+                               sink_arg);
+}
+
+enum ddp_status ddp_train_weights_save(const char *path, const ddp_graph *graph, const float *flat,
+                                       const struct ddp_flat_source *source)
+{
+    struct saving saving = {graph, source};
     const size_t count = (size_t)ddp_graph_parameter_count(graph);
     struct ddp_safetensor *tensors = ddp_array_alloc(count, sizeof *tensors);
     if (!tensors)
@@ -38,14 +71,21 @@ enum ddp_status ddp_train_weights_save(const char *path, const ddp_graph *graph,
         tensors[i] = (struct ddp_safetensor){.name = parameter->name,
                                              .dtype = "F32",
                                              .dim_count = parameter->dim_count,
-                                             .data = flat + parameter->offset,
+                                             .data = flat ? flat + parameter->offset : NULL,
                                              .bytes = (size_t)parameter->count * sizeof(float)};
         for (int d = 0; d < parameter->dim_count; d++)
             tensors[i].dims[d] = parameter->dims[d];
     }
     struct ddp_safetensors_pair pairs[2];
     const size_t pair_count = ddp_train_weights_metadata(pairs, graph);
-    enum ddp_status status = ddp_safetensors_write(path, tensors, count, pairs, pair_count);
+    ddp_atomic_file *file = NULL;
+    enum ddp_status status = ddp_atomic_file_open(&file, path);
+    if (status == DDP_OK)
+        status = ddp_safetensors_write_file(file, path, flat ? NULL : put_parameter, &saving,
+                                            tensors, count, pairs, pair_count);
+    if (status == DDP_OK)
+        status = ddp_atomic_file_commit(file);
+    ddp_atomic_file_close(file);
     free(tensors);
     return status;
 }

@@ -24,9 +24,25 @@ size_t ddp_train_weights_metadata(struct ddp_safetensors_pair pairs[2], const dd
  *   text [out]  freed with free(); NULL: the file has none */
 enum ddp_status ddp_train_weights_data(const char *path, char **text);
 
-/* Writes the flat host weights, without frozen parameters; the old file stays whole on failure.
+/* Flat arrays that are nowhere in one piece, such as the weights of a model that is split over
+ * machines: copies `count` elements of an array, from `begin`. The weights are array 0. */
+#define DDP_FLAT_PIECE (sizeof(float) << 20) /* bytes that are fetched at once, at most */
+
+struct ddp_flat_source {
+    enum ddp_status (*fetch)(void *arg, int array, int64_t begin, int64_t count, float *values);
+    void *arg;
+};
+
+/* Puts elements of an array into a sink, piece after piece. */
+enum ddp_status ddp_flat_source_put(const struct ddp_flat_source *source, int array, int64_t begin,
+                                    int64_t count, ddp_safetensors_sink *sink, void *sink_arg);
+
+/* Writes the weights, without frozen parameters; the old file stays whole on failure.
+ *   flat    in host memory; NULL: they come from
+ *   source  ... this, in the order of the file
  * DDP_ERR_IO. */
-enum ddp_status ddp_train_weights_save(const char *path, const ddp_graph *graph, const float *flat);
+enum ddp_status ddp_train_weights_save(const char *path, const ddp_graph *graph, const float *flat,
+                                       const struct ddp_flat_source *source);
 
 /* What model a saved file says that it holds: by its description, the shapes of a GPT-2's tensors,
  * or its header; of a GPT-2 in safetensors with what config.json beside it says.

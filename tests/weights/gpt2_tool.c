@@ -85,7 +85,7 @@ static enum ddp_status convert(const char *text, const char *format, const char 
     if (status == DDP_OK)
         status = ddp_train_weights_load(from, graph, shape->heads, flat, NULL);
     if (status == DDP_OK && strcmp(format, "load") == 0)
-        status = ddp_train_weights_save(to, graph, flat);
+        status = ddp_train_weights_save(to, graph, flat, NULL);
     else if (status == DDP_OK && (status = ddp_weight_format_choose(&chosen, to)) == DDP_OK)
         status = chosen->write(to, graph, &gpt2, flat);
     free(flat);

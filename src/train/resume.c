@@ -537,10 +537,11 @@ enum ddp_status ddp_run_checkpoint_finish(struct ddp_run *run, bool stopped)
     if (run->checkpoint_count > 0)
         ddp_terminal_print(
             run->out,
-            "checkpoint %s/%s (%" PRId64 " written; training stopped %.3f s to copy, %.3f s "
+            "checkpoint %s/%s (%" PRId64 " written; training stopped %.3f s to %s, %.3f s "
             "for one still being written, %.3f s at the end)\n",
             ddp_text_show(shown, run->checkpoint_dir.path), name, run->checkpoint_count,
             (double)(run->checkpoint_ns - run->checkpoint_wait_ns) * 1e-9,
+            run->parts.fetch ? "write" : "copy",
             (double)run->checkpoint_wait_ns * 1e-9, (double)(ddp_clock_ns() - start) * 1e-9);
     return DDP_OK;
 }

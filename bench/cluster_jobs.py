@@ -28,9 +28,9 @@ def bench_run():
     return module
 
 
-def finish(processes, log):
+def finish(processes, log, patience=PATIENCE):
     """Waits until all have ended; the first that fails, or the end of patience, ends the table."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + patience
     while any(codes := [process.poll() for process in processes]) or None in codes:
         if any(codes) or time.monotonic() > end:
             with open(log, errors="replace") as file:

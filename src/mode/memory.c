@@ -69,7 +69,9 @@ static double collected_bytes(const struct ddp_mode_setup *setup,
     double bytes = 0;
     if (is_thin(setup, place))
         return thin_bytes(setup, place);
-    if (setup->compute != DDP_BF16 || place->host_memory)
+    if (setup->compute != DDP_BF16 || is_shared(setup, place)) /* the latter rounds them itself */
+        return (double)flat_bytes(setup);
+    if (place->host_memory)
         return (double)weights_bytes(setup);
     for (int i = 0; i < ddp_graph_parameter_count(graph); i++)
         bytes += (double)ddp_graph_parameter_at(graph, i)->count *

@@ -127,7 +127,7 @@ static enum ddp_status list_ranges(struct ddp_share *share)
         share->read += buckets;
         share->read_count = 0;
         add_parameters(share, sorted);
-    } else if (bf16) {
+    } else if (bf16 && !share->shared) {
         add_buckets(share, DDP_BF16);
     }
     free(sorted);
@@ -386,12 +386,28 @@ static enum ddp_status measure(struct ddp_share *share)
                : status;
 }
 
+/* A machine's workers round what has come, each a part of it: fewer bytes come than with both. */
+static enum ddp_status round_part(struct ddp_share *share)
+{
+    const ddp_job *job = share->mode->setup.job;
+    struct ddp_replica *replica = share_replica(share);
+    const int64_t count = replica->flat_count, size = ddp_job_node_size(job);
+    const int64_t begin = count * ddp_job_node_rank(job) / size;
+    const int64_t end = count * (ddp_job_node_rank(job) + 1) / size;
+    enum ddp_status status = ddp_replica_round_weights(replica, begin, end - begin);
+    if (status == DDP_OK)
+        status = ddp_device_synchronize(replica->device);
+    return status == DDP_OK ? ddp_comm_barrier(share->wire) : status;
+}
+
 /* The slices that other workers have updated, as far as they are read. */
 static enum ddp_status collect_weights(struct ddp_share *share)
 {
     enum ddp_status status =
         ddp_comm_gather_ranges(share->wire, share->read, share->read_count, DDP_UPDATE_GRAIN);
     share->mode->lacks_weights = share->splits;
+    if (status == DDP_OK && share->shared && share_replica(share)->weights_bf16)
+        return round_part(share);
     return status == DDP_OK && share->splits ? round_both(share) : status;
 }
 

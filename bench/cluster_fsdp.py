@@ -4,7 +4,7 @@
 usage: cluster_fsdp.py 124M|smollm2-135m STEPS BATCH LENGTH
 
 Blocks are wrapped one by one, and made where they are split: no rank ever has all weights. Rank 0 prints one JSON object: seconds
-of each step; KiB at the peak of the largest rank, and before its model was made."""
+of each step; KiB at the peak of the largest rank, before its model was made, and when it was."""
 import json
 import os
 import sys
@@ -32,6 +32,7 @@ def main():
     model.to_empty(device="cpu")
     model.init_weights()
     model.train()
+    made = peak_kib()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     seconds = []
     for _ in range(steps):
@@ -42,10 +43,10 @@ def main():
         optimizer.step()
         optimizer.zero_grad()
         seconds.append(time.monotonic() - start)
-    peaks = torch.tensor([peak_kib(), before])
+    peaks = torch.tensor([peak_kib(), before, made])
     dist.all_reduce(peaks, dist.ReduceOp.MAX)
     if dist.get_rank() == 0:
-        print(json.dumps({"seconds": seconds, "peak": int(peaks[0]), "before": int(peaks[1])}), flush=True)
+        print(json.dumps({"seconds": seconds, "peak": int(peaks[0]), "before": int(peaks[1]), "made": int(peaks[2])}), flush=True)
     dist.barrier()
     os._exit(0)
 

@@ -38,7 +38,7 @@ def ours(bench, hosts, size, side, tokens):
             os.unlink(path)
     finish(bench.launch(hosts, NODES, 1, [
         bench.program("trainer"), "--model", MODELS[size], "--size", size, "--data", tokens, "--batch-size", str(BATCH), "--seq-len",
-        str(LENGTH), "--no-shuffle", "--no-eval", "--steps", str(STEPS), "--optimizer", "adamw", "--threads", "1", "--dropout", "0",
+        str(LENGTH), "--no-shuffle", "--no-eval", "--steps", str(STEPS), "--optimizer", "adamw", "--threads", "1",
         "--log", figures, *side.split()], log), log, PATIENCE)
     with open(figures) as file:
         seconds = [event["seconds"] for event in map(json.loads, file) if event["event"] == "step"]
@@ -61,7 +61,8 @@ def fsdp(bench, hosts, size):
                                           str(LENGTH)], log), log, PATIENCE)
     with open(log) as file:
         found = json.loads(re.search(r"\{.*\}", file.read()).group())
-    return {"seconds": found["seconds"], "peak_MB": found["peak"] * 1.024e-3, "before_MB": found["before"] * 1.024e-3}
+    return {"seconds": found["seconds"], "peak_MB": found["peak"] * 1.024e-3, "before_MB": found["before"] * 1.024e-3,
+            "made_MB": found["made"] * 1.024e-3}
 
 
 def print_shards(size, rate, runs):
@@ -70,6 +71,6 @@ def print_shards(size, rate, runs):
         seconds = [s for run in many for s in run["seconds"][WARM:]]
         peak = max(run["peak_MB"] for run in many)
         more = (f", planned {many[0]['planned_MB']:.0f} MB" if "planned_MB" in many[0]
-                else f", {many[0]['before_MB']:.0f} MB before the model")
+                else f", {many[0]['before_MB']:.0f} MB before the model, {many[0]['made_MB']:.0f} MB when it was made")
         print(f"{side:10} {1e3 * statistics.median(seconds):6.0f} ms ({1e3 * min(seconds):.0f}-{1e3 * max(seconds):.0f})   "
               f"{peak:5.0f} MB{more}")

@@ -104,7 +104,8 @@ static enum ddp_status put_tensor(void *arg, size_t tensor, ddp_safetensors_sink
     const ddp_graph *graph = writer->graph;
     int i = parts->first;
     for (size_t count;; i++) {
-        count = writer->left_out[i] ? 0 : ddp_checkpoint_tensor_count(graph, writer->array_names[i]);
+        count =
+            writer->left_out[i] ? 0 : ddp_checkpoint_tensor_count(graph, writer->array_names[i]);
         if (tensor < count)
             break;
         tensor -= count;

@@ -209,9 +209,8 @@ enum ddp_status ddp_mode_copy_state_out(const ddp_mode *mode, int i, int64_t beg
                                         float *values)
 {
     const struct ddp_replica *replica = mode->replicas;
-    enum ddp_status status =
-        ddp_device_copy_out(replica->device, values, ddp_mode_state(mode, i) + begin,
-                            (size_t)count * sizeof *values);
+    enum ddp_status status = ddp_device_copy_out(
+        replica->device, values, ddp_mode_state(mode, i) + begin, (size_t)count * sizeof *values);
     return status == DDP_OK ? ddp_device_synchronize(replica->device) : status;
 }
 

@@ -42,8 +42,7 @@ enum ddp_status ddp_run_fill_arrays(struct ddp_run *run, float *const *arrays)
 {
     const struct ddp_mode_apart apart = ddp_mode_apart_now(run->mode);
     const int64_t count = ddp_graph_flat_count(run->planned.graph);
-    enum ddp_status status =
-        ddp_mode_get_weights(run->mode, 0, count, arrays ? arrays[0] : NULL);
+    enum ddp_status status = ddp_mode_get_weights(run->mode, 0, count, arrays ? arrays[0] : NULL);
     for (int i = 0; status == DDP_OK && ddp_mode_state_name(run->mode, i); i++)
         if (ddp_mode_has_state(run->mode, i, &apart))
             status = ddp_mode_save_state(run->mode, i, 0, count, arrays ? arrays[1 + i] : NULL);
@@ -58,10 +57,9 @@ struct piece {
 
 static enum ddp_status bring(struct ddp_run *run, const struct piece *piece, float *values)
 {
-    return piece->array == 0
-               ? ddp_mode_get_weights(run->mode, piece->begin, piece->count, values)
-               : ddp_mode_save_state(run->mode, (int)piece->array - 1, piece->begin, piece->count,
-                                     values);
+    return piece->array == 0 ? ddp_mode_get_weights(run->mode, piece->begin, piece->count, values)
+                             : ddp_mode_save_state(run->mode, (int)piece->array - 1, piece->begin,
+                                                   piece->count, values);
 }
 
 static enum ddp_status announce(const struct ddp_run *run, struct piece *piece)

@@ -237,14 +237,14 @@ enum ddp_status ddp_run_step(struct ddp_run *run)
 static enum ddp_status write_weights(struct ddp_run *run, const char *path)
 {
     const bool whole = !run->parts.fetch;
-    return ddp_train_weights_save(path, run->planned.graph, whole ? run->weights : NULL, &run->parts);
+    return ddp_train_weights_save(path, run->planned.graph, whole ? run->weights : NULL,
+                                  &run->parts);
 }
 
 /* On rank 0 `write` writes a file from the weights, which are fetched before, or meanwhile. */
-static enum ddp_status write_from_weights(struct ddp_run *run, const char *path,
-                                          enum ddp_status (*write)(struct ddp_run *run,
-                                                                   const char *path),
-                                          bool last)
+static enum ddp_status
+write_from_weights(struct ddp_run *run, const char *path,
+                   enum ddp_status (*write)(struct ddp_run *run, const char *path), bool last)
 {
     const bool writes = run->planned.plan.rank == 0, parts = run->parts.fetch;
     enum ddp_status status = DDP_OK;
@@ -280,8 +280,7 @@ enum ddp_status ddp_run_save(struct ddp_run *run, const char *path, bool last)
 static enum ddp_status write_exported(struct ddp_run *run, const char *path)
 {
     float *weights = run->weights;
-    enum ddp_status status =
-        run->parts.fetch ? ddp_run_map_weights(run, path, &weights) : DDP_OK;
+    enum ddp_status status = run->parts.fetch ? ddp_run_map_weights(run, path, &weights) : DDP_OK;
     if (status != DDP_OK)
         return status;
     /* Of a part of the frozen ones nothing can be made: they are read once more. */

@@ -541,8 +541,8 @@ enum ddp_status ddp_run_checkpoint_finish(struct ddp_run *run, bool stopped)
             "for one still being written, %.3f s at the end)\n",
             ddp_text_show(shown, run->checkpoint_dir.path), name, run->checkpoint_count,
             (double)(run->checkpoint_ns - run->checkpoint_wait_ns) * 1e-9,
-            run->parts.fetch ? "write" : "copy",
-            (double)run->checkpoint_wait_ns * 1e-9, (double)(ddp_clock_ns() - start) * 1e-9);
+            run->parts.fetch ? "write" : "copy", (double)run->checkpoint_wait_ns * 1e-9,
+            (double)(ddp_clock_ns() - start) * 1e-9);
     return DDP_OK;
 }
 

@@ -207,7 +207,6 @@ enum ddp_status ddp_safetensors_write_to(ddp_safetensors_sink *sink, void *arg, 
     return status;
 }
 
-
 static enum ddp_status to_file(void *arg, const void *data, size_t bytes)
 {
     return ddp_atomic_file_write(arg, data, bytes);

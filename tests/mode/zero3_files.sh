@@ -34,8 +34,9 @@ first=
 files "llama: accumulation" e "$trainer" $llama --export "$work/e/model,dtype=bf16"
 files "llama: 2 x 1" f nodes 2 1 "$trainer" $llama --zero 3 --export "$work/f/model,dtype=bf16"
 first=
-files "gguf: accumulation" g "$trainer" $llama --export "$work/g/model.gguf"
-files "gguf: 2 x 1" h nodes 2 1 "$trainer" $llama --zero 3 --export "$work/h/model.gguf"
+momentum="--optimizer sgd --momentum 0.9" # one array of state, in one bucket
+files "gguf: accumulation" g "$trainer" $gpt2 $momentum --export "$work/g/model.gguf"
+files "gguf: 2 x 1" h nodes 2 1 "$trainer" $gpt2 $momentum --zero 3 --export "$work/h/model.gguf"
 
 # A full disk: the checkpoint before stays, and there is nothing else. The file of state has 39000
 # blocks of 512 bytes, shared memory fewer than 27000.

@@ -14,7 +14,7 @@ export DDP_TEST_PLUGINS="$top/tests/ptxsim/.libs" DDP_CUDNN=0
 gpus 4
 make_data
 export CK_TIMEOUT_MULTIPLIER=100 srcdir="$here" abs_top_builddir="$top"
-patience=20
+patience=60
 parts="check_cuda_kernels check_cuda_products check_cuda_stage check_cuda_graph check_comm_nccl check_comm_nccl_nodes
     check_comm_nccl_order check_comm_nccl_memory cuda_pipeline fragments trainings"
 calls=$top/tests/ptxsim
@@ -22,7 +22,8 @@ table=$here/tests/cuda/gpu_traffic
 nvcc=$(sed -n 's/^NVCC = //p' "$top/Makefile")
 fused=$here/tests/ptxsim/fused.nvcc$("$nvcc" --version | sed -n 's/.*release \([0-9]*\)\..*/\1/p')
 
-# Each barrier and each wait for copies of a step of GPT-2 is left out in turn. That is reported, or its place stands in the list.
+# Each barrier and each wait for copies of a step of GPT-2, and of losses that it does not have, is left out in turn. That is
+# reported, or its place stands in the list.
 barriers() {
     export DDP_PTXSIM_BARRIERS="$work/barriers"
     for dtype in fp32 bf16; do
@@ -30,6 +31,7 @@ barriers() {
             --model gpt2 --data "$work/text" --seq-len 200 --layers 1 --heads 2 --channels 64 --optimizer adamw \
             --clip-grad-norm 0.5 --dtype $dtype
     done
+    expect "losses" 0 '^100%' env CK_FORK=no CK_RUN_CASE=entropy "$top/check_cuda_kernels"
     awk -F '\t' '{ place[$2 "\t" $3 "\t" $4] } $1 == "found" { found[$2 "\t" $3 "\t" $4] }
         END { for (p in place) if (!(p in found)) { split(p, part, "\t"); print part[1] " " part[2] } }' "$work/barriers" |
         sort -u >"$work/missed"

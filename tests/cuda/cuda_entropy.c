@@ -167,7 +167,7 @@ START_TEST(test_entropy_stride)
 }
 END_TEST
 
-/* Soft labels: what the CPU computes, in place and not, with predictions and without them, with rows
+/* Soft labels: what the CPU computes, in place and not, with predictions and without, with rows
  * that do not count. */
 START_TEST(test_entropy_soft)
 {

@@ -212,7 +212,64 @@ static __device__ inline void put_zeros(const cross_entropy_row<T> &row, int lan
     clear_rest<T, TEAM>(row, lane);
 }
 
-template <typename T, int WARPS, int BLOCK, bool PREDICT>
+/* A row with one label, whose largest logit is `max` and whose exponentials have the sum `sum`: its
+ * loss and its gradient. */
+template <typename T, int WARPS>
+static __device__ inline void learn_label(const struct cross_entropy_pass &pass, int64_t number,
+                                          const cross_entropy_row<T> &row, float own, float max,
+                                          float sum)
+{
+    enum { TEAM = WARPS * DDP_WARP };
+    const struct ddp_softmax_cross_entropy &args = pass.args;
+    const int lane = (int)threadIdx.x % TEAM;
+    if (lane == 0)
+        pass.losses[number - pass.begin] = log((double)sum) - ((double)own - (double)max);
+    if (!row.d)
+        return;
+    const float weight = args.row_weights ? args.row_weights[number] : 1.0f;
+    const float mean = weight * ((args.dloss ? *args.dloss : 1.0f) / (float)divisor_of(pass));
+    put_gradient<T, TEAM>(row, lane, max, mean / sum);
+    clear_rest<T, TEAM>(row, lane);
+    ddp_warps_barrier<WARPS>();
+    if (lane == 0)
+        ddp_write_one(row.d + args.labels[number], (exponential<T>(own - max) / sum - 1.0f) * mean);
+}
+
+/* The same of a row with soft labels, which a warp has: what is taken off the gradient differs from
+ * class to class. */
+template <typename T>
+static __device__ inline void learn_soft_label(const struct cross_entropy_pass &pass,
+                                               int64_t number, const cross_entropy_row<T> &row,
+                                               float own, float max, float sum)
+{
+    const struct ddp_softmax_cross_entropy &args = pass.args;
+    const int lane = (int)threadIdx.x % DDP_WARP;
+    const int32_t label = args.labels[number];
+    const int32_t found = args.labels[number > 0 ? number - 1 : args.rows - 1];
+    const int32_t before = is_class(args, found) ? found : label;
+    const float share = args.soft->share, smooth = args.soft->smooth;
+    double all = 0;
+    for (int i = lane; i < row.n; i += DDP_WARP)
+        all += (double)ddp_read_one(row.x + i);
+    all = ddp_warp_reduce<DDP_SUM>(all);
+    const double mixed =
+        (1 - (double)smooth) * ((double)share * (double)own +
+                                (1 - (double)share) * (double)ddp_read_one(row.x + before)) +
+        (double)smooth * (all / row.n);
+    __syncwarp(); /* all have read the row, which is written over below */
+    if (lane == 0)
+        pass.losses[number - pass.begin] = log((double)sum) - (mixed - (double)max);
+    const float mean = (args.dloss ? *args.dloss : 1.0f) / (float)divisor_of(pass);
+    for (int i = lane; row.d && i < row.n; i += DDP_WARP) {
+        const float target = smooth / (float)row.n + (i == label ? (1 - smooth) * share : 0) +
+                             (i == before ? (1 - smooth) * (1 - share) : 0);
+        const float p = exponential<T>(ddp_read_one(row.x + i) - max) / sum;
+        ddp_write_one(row.d + i, (p - target) * mean);
+    }
+    clear_rest<T, DDP_WARP>(row, lane);
+}
+
+template <typename T, int WARPS, int BLOCK, bool PREDICT, bool SOFT>
 static __global__ void __launch_bounds__(BLOCK, 1024 / BLOCK)
     rows_kernel(struct cross_entropy_pass pass)
 {
@@ -252,69 +309,10 @@ static __global__ void __launch_bounds__(BLOCK, 1024 / BLOCK)
     }
     const float sum =
         ddp_warps_reduce<WARPS, DDP_SUM>(state.sum * exponential<T>(state.max - max), partial);
-    if (lane == 0)
-        pass.losses[number - pass.begin] = log((double)sum) - ((double)own - (double)max);
-    if (!row.d)
-        return;
-    const float weight = args.row_weights ? args.row_weights[number] : 1.0f;
-    const float mean = weight * ((args.dloss ? *args.dloss : 1.0f) / (float)divisor_of(pass));
-    put_gradient<T, TEAM>(row, lane, max, mean / sum);
-    clear_rest<T, TEAM>(row, lane);
-    ddp_warps_barrier<WARPS>();
-    if (lane == 0)
-        ddp_write_one(row.d + label, (exponential<T>(own - max) / sum - 1.0f) * mean);
-}
-
-/* Rows that learn soft labels, a warp each: as rows_kernel(), and what is taken off the gradient
- * differs from class to class. Such rows are short. */
-template <typename T>
-static __global__ void __launch_bounds__(DDP_BLOCK) soft_rows_kernel(struct cross_entropy_pass pass)
-{
-    const struct ddp_softmax_cross_entropy &args = pass.args;
-    const int lane = (int)threadIdx.x % DDP_WARP;
-    const int64_t number =
-        pass.begin + (int64_t)blockIdx.x * (DDP_BLOCK / DDP_WARP) + (int)threadIdx.x / DDP_WARP;
-    if (number >= pass.end)
-        return;
-    const cross_entropy_row<T> row = row_of<T>(args, number);
-    const int32_t label = args.labels[number];
-    const bool counts = is_class(args, label);
-    if (lane == 0)
-        pass.losses[number - pass.begin] = 0;
-    const struct cross_entropy_state state = state_of<T, DDP_WARP, true>(row, lane);
-    const float max = ddp_warp_reduce<DDP_MAX>(state.max);
-    const int best =
-        ddp_warp_reduce<DDP_MIN>(state.best >= 0 && state.max == max ? state.best : row.n);
-    if (args.predictions && lane == 0)
-        args.predictions[number] = best < row.n ? best : 0; /* a row of NaN */
-    if (!counts) {
-        __syncwarp(); /* all have read the row, as below */
-        put_zeros<T, DDP_WARP>(row, lane);
-        return;
-    }
-    const int32_t found = args.labels[number > 0 ? number - 1 : args.rows - 1];
-    const int32_t before = is_class(args, found) ? found : label;
-    const float share = args.soft->share, smooth = args.soft->smooth;
-    double all = 0;
-    for (int i = lane; i < row.n; i += DDP_WARP)
-        all += (double)ddp_read_one(row.x + i);
-    all = ddp_warp_reduce<DDP_SUM>(all);
-    const float sum = ddp_warp_reduce<DDP_SUM>(state.sum * exponential<T>(state.max - max));
-    const double own =
-        (1 - (double)smooth) * ((double)share * (double)ddp_read_one(row.x + label) +
-                                (1 - (double)share) * (double)ddp_read_one(row.x + before)) +
-        (double)smooth * (all / row.n);
-    __syncwarp(); /* all have read the row, which is written over below */
-    if (lane == 0)
-        pass.losses[number - pass.begin] = log((double)sum) - (own - (double)max);
-    const float mean = (args.dloss ? *args.dloss : 1.0f) / (float)divisor_of(pass);
-    for (int i = lane; row.d && i < row.n; i += DDP_WARP) {
-        const float target = smooth / (float)row.n + (i == label ? (1 - smooth) * share : 0) +
-                             (i == before ? (1 - smooth) * (1 - share) : 0);
-        const float p = exponential<T>(ddp_read_one(row.x + i) - max) / sum;
-        ddp_write_one(row.d + i, (p - target) * mean);
-    }
-    clear_rest<T, DDP_WARP>(row, lane);
+    if constexpr (SOFT)
+        learn_soft_label<T>(pass, number, row, own, max, sum);
+    else
+        learn_label<T, WARPS>(pass, number, row, own, max, sum);
 }
 
 /* The losses of a chunk, in one tree; behind the last chunk the mean. */
@@ -345,14 +343,16 @@ static __global__ void __launch_bounds__(ADDERS) add_losses(struct cross_entropy
     *pass.args.uncounted = pass.args.accumulate_loss ? *pass.args.uncounted + uncounted : uncounted;
 }
 
-template <typename T, int WARPS, int BLOCK>
+template <typename T, int WARPS, int BLOCK, bool SOFT>
 static void launch_team(const struct cross_entropy_pass &pass, struct ddp_cuda *cuda)
 {
     const unsigned blocks = ddp_cuda_blocks(pass.end - pass.begin, BLOCK / (WARPS * DDP_WARP));
     if (pass.args.predictions)
-        DDP_LAUNCH((rows_kernel<T, WARPS, BLOCK, true>), blocks, BLOCK, 0, cuda->stream, pass);
+        DDP_LAUNCH((rows_kernel<T, WARPS, BLOCK, true, SOFT>), blocks, BLOCK, 0, cuda->stream,
+                   pass);
     else
-        DDP_LAUNCH((rows_kernel<T, WARPS, BLOCK, false>), blocks, BLOCK, 0, cuda->stream, pass);
+        DDP_LAUNCH((rows_kernel<T, WARPS, BLOCK, false, SOFT>), blocks, BLOCK, 0, cuda->stream,
+                   pass);
 }
 
 template <typename T>
@@ -361,17 +361,15 @@ static void launch_rows(const struct cross_entropy_pass &pass, struct ddp_cuda *
     if (pass.begin == pass.end)
         return;
     if (pass.args.soft)
-        DDP_LAUNCH((soft_rows_kernel<T>),
-                   ddp_cuda_blocks(pass.end - pass.begin, DDP_BLOCK / DDP_WARP), DDP_BLOCK, 0,
-                   cuda->stream, pass);
+        launch_team<T, 1, DDP_BLOCK, true>(pass, cuda);
     else if (pass.args.classes <= 1024)
-        launch_team<T, 1, DDP_BLOCK>(pass, cuda);
+        launch_team<T, 1, DDP_BLOCK, false>(pass, cuda);
     else if (pass.args.classes <= 8192)
-        launch_team<T, 8, DDP_BLOCK>(pass, cuda);
+        launch_team<T, 8, DDP_BLOCK, false>(pass, cuda);
     else if (pass.args.classes * sizeof(T) <= CACHED)
-        launch_team<T, 16, 512>(pass, cuda);
+        launch_team<T, 16, 512, false>(pass, cuda);
     else
-        launch_team<T, 32, 1024>(pass, cuda);
+        launch_team<T, 32, 1024, false>(pass, cuda);
 }
 
 extern "C" enum ddp_status

@@ -294,7 +294,9 @@ START_TEST(test_self_test)
     setenv("DDP_CUDASIM_WRONG", cases[_i].wrong, 1);
     capture_start();
     ck_assert_int_eq(ddp_device_open(&device, "cuda", 0, 1), DDP_ERR_SYSTEM);
-    const char *said = capture_stop();
+    const char *said = capture_stop(), *warning = strstr(said, "warning: attention leaves ");
+    if (warning) /* code for a GPU older than this one */
+        said = strchr(warning, '\n') + 1;
     one_message(said, "GPU 0, of compute capability 9.0, multiplies wrongly ", cases[_i].path);
     ck_assert_ptr_nonnull(strstr(said, cases[_i].advice));
     setenv("DDP_CUDA_PLAIN", "1", 1);

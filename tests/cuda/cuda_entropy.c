@@ -167,17 +167,19 @@ START_TEST(test_entropy_stride)
 }
 END_TEST
 
-/* Soft labels: what the CPU computes, in place and not, with rows that do not count. */
+/* Soft labels: what the CPU computes, in place and not, with predictions and without, with rows
+ * that do not count. */
 START_TEST(test_entropy_soft)
 {
     static const struct ddp_soft_labels softs[] = {{1, 0.1f}, {0.3f, 0}, {0.7f, 0.2f}};
     const int64_t rows = entropies[_i][0], classes = entropies[_i][1], n = rows * classes;
+    const size_t bytes = (size_t)rows * sizeof(int32_t);
     random_seed((uint64_t)_i);
-    for (int way = 0; way < 6; way++) {
-        const enum ddp_dtype dtype = way >= 4 ? DDP_BF16 : DDP_F32;
+    for (int way = 0; way < 8; way++) {
+        const enum ddp_dtype dtype = way & 4 ? DDP_BF16 : DDP_F32;
         struct pair logits = pair_of_type(dtype, n, 0), d = pair_out_type(dtype, n, 0, false),
                     loss = pair_out(1, 0, false);
-        int32_t *labels = labels_of(rows, classes, way == 3);
+        int32_t *labels = labels_of(rows, classes, way == 4), *best = labels_of(rows, classes, 1);
         struct ddp_softmax_cross_entropy args = {.rows = rows,
                                                  .classes = classes,
                                                  .divisor = rows,
@@ -185,22 +187,29 @@ START_TEST(test_entropy_soft)
                                                  .logits = logits.host,
                                                  .dlogits = d.host,
                                                  .loss = loss.host,
+                                                 .predictions = way & 2 ? best : NULL,
                                                  .soft = &softs[way % 3]};
         ck_assert_int_eq(ddp_softmax_cross_entropy(&args, NULL), DDP_OK);
         args.dtype = dtype;
-        args.labels = cuda_copy(labels, (size_t)rows * sizeof *labels, 0);
+        args.labels = cuda_copy(labels, bytes, 0);
         args.logits = logits.device;
         args.dlogits = way & 1 ? logits.device : d.device;
         args.loss = loss.device;
+        args.predictions = way & 2 ? cuda_memory(bytes, 0) : NULL;
         args.soft = cuda_copy(&softs[way % 3], sizeof *softs, 0);
         ck_assert_int_eq(on_cuda->softmax_cross_entropy(&args, cuda_stream), DDP_OK);
         pair_near("loss of soft labels", &loss, 2e-6);
         cuda_expect_near_type("dlogits of soft labels", dtype, args.dlogits, d.host, n,
                               8e-7 / (double)(rows + 1), dtype == DDP_BF16 ? 0x1p-8 : 0);
+        if (args.predictions) {
+            cuda_get(labels, args.predictions, bytes);
+            ck_assert(memcmp(labels, best, bytes) == 0);
+        }
         pair_free(&logits);
         pair_free(&d);
         pair_free(&loss);
         free(labels);
+        free(best);
     }
 }
 END_TEST

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TRIES = 12 };
+enum { TRIES = 64 };
 
 /* A barrier of a kernel: bar.sync, bar.warp.sync or cp.async.wait_all. */
 struct barrier {

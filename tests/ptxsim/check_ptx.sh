@@ -4,8 +4,9 @@
 # interpreter ends a process, and so fails its test. For `make check-ptx`, which builds the plugin.
 # usage: check_ptx.sh [PART ...]    in the build directory, with srcdir in the environment. Each part leaves what the kernels did
 # in tests/ptxsim/PART.calls. The last, coverage, reads them all: every kernel ran, or stands in not_run; and in its largest
-# launch it makes memory move no more than tests/cuda/gpu_traffic says, which `check_ptx.sh table` writes anew. Alone stands
-# barriers: whether each barrier is missed (DDP_PTXSIM_BARRIERS, see barriers.c).
+# launch it makes memory move no more than tests/cuda/gpu_traffic says, which `check_ptx.sh table` writes anew, as it does
+# fused.nvccN: every fma.rn, by its line of the source. Alone stands barriers: whether each barrier is missed
+# (DDP_PTXSIM_BARRIERS, see barriers.c).
 . "${srcdir:-.}/tests/lib/cli.inc"
 [ -e "$top/tests/ptxsim/.libs/libddp-cuda.so" ] || skip "the plugin is not built from PTX: make check-ptx, with CUDA's compiler"
 export DDP_TEST_PLUGINS="$top/tests/ptxsim/.libs" DDP_CUDNN=0
@@ -13,13 +14,16 @@ export DDP_TEST_PLUGINS="$top/tests/ptxsim/.libs" DDP_CUDNN=0
 gpus 4
 make_data
 export CK_TIMEOUT_MULTIPLIER=100 srcdir="$here" abs_top_builddir="$top"
-patience=20
+patience=60
 parts="check_cuda_kernels check_cuda_products check_cuda_stage check_cuda_graph check_comm_nccl check_comm_nccl_nodes
     check_comm_nccl_order check_comm_nccl_memory cuda_pipeline fragments trainings"
 calls=$top/tests/ptxsim
 table=$here/tests/cuda/gpu_traffic
+nvcc=$(sed -n 's/^NVCC = //p' "$top/Makefile")
+fused=$here/tests/ptxsim/fused.nvcc$("$nvcc" --version | sed -n 's/.*release \([0-9]*\)\..*/\1/p')
 
-# Each barrier and each wait for copies of a step of GPT-2 is left out in turn. That is reported, or its place stands in the list.
+# Each barrier and each wait for copies of a step of GPT-2, and of losses that it does not have, is left out in turn. That is
+# reported, or its place stands in the list.
 barriers() {
     export DDP_PTXSIM_BARRIERS="$work/barriers"
     for dtype in fp32 bf16; do
@@ -27,6 +31,7 @@ barriers() {
             --model gpt2 --data "$work/text" --seq-len 200 --layers 1 --heads 2 --channels 64 --optimizer adamw \
             --clip-grad-norm 0.5 --dtype $dtype
     done
+    expect "losses" 0 '^100%' env CK_FORK=no CK_RUN_CASE=entropy "$top/check_cuda_kernels"
     awk -F '\t' '{ place[$2 "\t" $3 "\t" $4] } $1 == "found" { found[$2 "\t" $3 "\t" $4] }
         END { for (p in place) if (!(p in found)) { split(p, part, "\t"); print part[1] " " part[2] } }' "$work/barriers" |
         sort -u >"$work/missed"
@@ -42,11 +47,48 @@ fragments() {
         echo "fragments are not compared with NVIDIA's tables: CUTLASS does not name its headers"
         return
     fi
-    cuda=$(dirname "$(dirname "$(sed -n 's/^NVCC = //p' "$top/Makefile")")")/include
+    cuda=$(dirname "$(dirname "$nvcc")")/include
     expect "fragments are compiled" 0 '' ${CC:-cc} -I"$top" -I"$here" -c -o "$work/fragments.o" "$here/tests/ptxsim/fragments.c"
     expect "layouts are compiled" 0 '' ${CXX:-c++} -std=c++17 -w -isystem "$CUTLASS" -isystem "$cuda" -isystem "$cuda/cccl" -I"$top" \
         -I"$here" -o "$work/layouts" "$here/tests/ptxsim/layouts.cc" "$work/fragments.o"
     expect "layouts" 0 ', 0 differ' "$work/layouts"
+}
+
+# Every fma.rn of the PTX: "COUNT FILE: LINE", where LINE is the text that nvcc says it comes from.
+fused_lines() {
+    LC_ALL=C grep -aE '^[[:space:]]*\.(version|file|loc)[[:space:]]|fma\.rn' "$calls/.libs/libddp-cuda.so" | LC_ALL=C awk '
+        function add(    at, part) { # the names of the files stand behind the code
+            for (at in here) { split(at, part, " "); count[file[part[1]] "\t" part[2]] += here[at] }
+            split("", here)
+        }
+        $1 == ".version" { add() }
+        $1 == ".file" { match($0, /".*"/); file[$2] = substr($0, RSTART + 1, RLENGTH - 2) }
+        $1 == ".loc" { at = $2 " " $3 + 0 }
+        /fma\.rn/ { here[at]++ }
+        END {
+            add()
+            for (place in count) {
+                split(place, part, "\t")
+                for (line = 0; line < part[2] && (getline text <part[1]) > 0; line++) continue
+                close(part[1])
+                sub(/^ */, "", text); sub(/.*\//, "", part[1])
+                print count[place], part[1] ": " text
+            }
+        }' | LC_ALL=C sort -k 2
+}
+
+# With -fmad=false nvcc makes none of a product and a sum: those that there are stand in the source, or are a function of libm.
+fused() {
+    count=$((count + 1))
+    fused_lines >"$work/fused"
+    [ -s "$work/fused" ] || fail "no kernel has an fma.rn"
+    if ! grep -aq '^\.target sm_80' "$calls/.libs/libddp-cuda.so"; then
+        not_run "fused: the PTX is not for sm_80"
+    elif [ ! -e "$fused" ]; then
+        not_run "fused: there is no ${fused##*/}: check_ptx.sh table writes it"
+    else
+        diff "$fused" "$work/fused" || fail "nvcc made other fma.rn (>) than ${fused##*/} has (<)"
+    fi
 }
 
 # The same bits however the shards are shared out. Beside the kernels as C++ on the host: near, as nvcc has an exponential
@@ -166,7 +208,7 @@ write_table() {
         { print $0 ($1 > 1.1 || $2 > 1.1 ? reason[key] : "") }' "$table" "$work/table" >"$work/new" && cp "$work/new" "$table"
 }
 
-[ $# -gt 0 ] || set -- $parts coverage
+[ $# -gt 0 ] || set -- fused $parts coverage
 for part in "$@"; do
     begun=$(date +%s)
     case " $(echo $parts) " in
@@ -183,6 +225,7 @@ for part in "$@"; do
     table)
         coverage
         write_table
+        fused_lines >"$fused"
         ;;
     *) $part ;;
     esac

@@ -6,8 +6,8 @@
 #   Tests: the tests that must fail, run in this order until one does; check_NAME:CASE is one case of a unit test
 #   Hangs: SECONDS    (only where the fault makes a test hang: for so long, and then it is caught)
 # What fails to compile or does not apply is an error of the table. The tests must pass without the fault.
-# A test ends with its first failure. One that fails after half the shortest limit of time of a unit test may only have run into
-# a limit on a busy machine: the fault counts as caught when the test passes without it just afterwards.
+# A test ends with its first failure. One that hangs, or fails after half the shortest limit of time of a unit test, may only have
+# run into a limit on a busy machine: the fault counts as caught when the test passes without it just afterwards.
 # Fastest with ccache, which compiles what no fault was planted in once for all copies.
 # usage: run.sh [NAME ...]    in the build directory; make check-mutants. MUTANTS_JOBS: copies worked on at once.
 # CK_TIMEOUT_MULTIPLIER: patience, 3; more on a machine that others use.
@@ -190,7 +190,7 @@ plant()
         HANG:) caught="error	$test hangs, and the patch does not say that it may" && break ;;
         BUILD:*) caught="error	it does not compile" && break ;;
         esac
-        if [ "$took" -ge $((5 * CK_TIMEOUT_MULTIPLIER)) ]; then
+        if [ "$seen" = HANG ] || [ "$took" -ge $((5 * CK_TIMEOUT_MULTIPLIER)) ]; then
             run_test "$1" "$test" "${hangs:-$limit}"
             [ "$outcome" = PASS ] || { caught="error	$test does not pass without the fault either now: $outcome" && break; }
         fi

@@ -17,6 +17,8 @@
 
 #define ELEMENTS 65536 /* of B, of a task: about 10 microseconds */
 #define ROWS     4
+#define LINE     64   /* bytes */
+#define AHEAD    2048 /* bytes of blocks */
 
 /* Sixteen elements of B, and its last ones. */
 DDP_INLINE ddp_f32x16 load_b(const void *b, int64_t at, bool bf16)
@@ -108,6 +110,19 @@ static void run_columns(const struct ddp_gemm *g, int64_t begin, int64_t end)
         some_columns(g, begin, end, false);
 }
 
+/* Values of a B that lies in blocks; what follows comes from memory meanwhile. */
+static void unpack(const struct ddp_gemm *g, int64_t first, int64_t count, float *values)
+{
+    const struct ddp_block *block = g->b_block;
+    const int64_t bytes = DDP_BLOCK_MOST / block->values * block->bytes;
+    for (int64_t i = 0; i < count; i += DDP_BLOCK_MOST) {
+        const int64_t some = count - i < DDP_BLOCK_MOST ? count - i : DDP_BLOCK_MOST;
+        for (int64_t line = 0; line < bytes; line += LINE)
+            fetch(g->b, (first + i) / block->values * block->bytes + AHEAD + line, 1, 0);
+        ddp_blocks_unpack(block, g->b, first + i, some, values + i);
+    }
+}
+
 /* Of a B that lies in blocks, ROWS columns at a time. */
 static bool run_unpacked(const struct ddp_gemm *g, int64_t begin, int64_t end)
 {
@@ -117,7 +132,7 @@ static bool run_unpacked(const struct ddp_gemm *g, int64_t begin, int64_t end)
     some.b = b;
     for (int64_t column = begin, columns; b && column < end; column += columns) {
         columns = end - column < ROWS ? end - column : ROWS;
-        ddp_blocks_unpack(g->b_block, g->b, column * g->k, columns * g->k, b);
+        unpack(g, column * g->k, columns * g->k, b);
         some.c = g->c + column;
         run_columns(&some, 0, columns);
     }

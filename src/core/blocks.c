@@ -14,67 +14,85 @@
 #define SMALL 32  /* values in a block of Q4_0 or Q8_0 */
 #define SUPER 256 /* of Q4_K or Q6_K */
 
-#define NF4_BYTES (sizeof(float) + DDP_NF4_VALUES / 2)
+#define NF4_BYTES  (sizeof(float) + DDP_NF4_VALUES / 2)
+#define Q4_K_BYTES 144
+#define Q6_K_BYTES 210
 
 /* --- NF4 -------------------------------------------------------------------------------------- */
 
-#define C0  -1.0f
-#define C1  -0.6961928009986877f
-#define C2  -0.5250730514526367f
-#define C3  -0.39491748809814453f
-#define C4  -0.28444138169288635f
-#define C5  -0.18477343022823334f
-#define C6  -0.09105003625154495f
-#define C7  0.0f
-#define C8  0.07958029955625534f
-#define C9  0.16093020141124725f
-#define C10 0.24611230194568634f
-#define C11 0.33791524171829224f
-#define C12 0.44070982933044434f
-#define C13 0.5626170039176941f
-#define C14 0.7229568362236023f
-#define C15 1.0f
+const float ddp_nf4_codes[16] = {-1.0f,
+                                 -0.6961928009986877f,
+                                 -0.5250730514526367f,
+                                 -0.39491748809814453f,
+                                 -0.28444138169288635f,
+                                 -0.18477343022823334f,
+                                 -0.09105003625154495f,
+                                 0.0f,
+                                 0.07958029955625534f,
+                                 0.16093020141124725f,
+                                 0.24611230194568634f,
+                                 0.33791524171829224f,
+                                 0.44070982933044434f,
+                                 0.5626170039176941f,
+                                 0.7229568362236023f,
+                                 1.0f};
 
-const float ddp_nf4_codes[16] = {C0, C1, C2,  C3,  C4,  C5,  C6,  C7,
-                                 C8, C9, C10, C11, C12, C13, C14, C15};
+/* The values of eight codes, of each byte the upper one first. */
+#ifndef __clang__
+typedef float floats8 __attribute__((vector_size(32)));
+typedef uint32_t words8 __attribute__((vector_size(32)));
 
-/* Both values of a byte. */
-#define PAIRS(high)                                                                                \
-    {high, C0}, {high, C1}, {high, C2}, {high, C3}, {high, C4}, {high, C5}, {high, C6},            \
-        {high, C7}, {high, C8}, {high, C9}, {high, C10}, {high, C11}, {high, C12}, {high, C13},    \
-        {high, C14},                                                                               \
-    {                                                                                              \
-        high, C15                                                                                  \
-    }
-static const float pairs[256][2] = {
-    PAIRS(C0), PAIRS(C1), PAIRS(C2),  PAIRS(C3),  PAIRS(C4),  PAIRS(C5),  PAIRS(C6),  PAIRS(C7),
-    PAIRS(C8), PAIRS(C9), PAIRS(C10), PAIRS(C11), PAIRS(C12), PAIRS(C13), PAIRS(C14), PAIRS(C15)};
+DDP_INLINE void pick(const float *table, const uint8_t *codes, float *to)
+{
+    floats8 low, high;
+    uint32_t word;
+    memcpy(&low, table, sizeof low);
+    memcpy(&high, table + 8, sizeof high);
+    memcpy(&word, codes, sizeof word);
+    const words8 at = (((words8){0} + word) >> (words8){4, 0, 12, 8, 20, 16, 28, 24}) & 15;
+    const floats8 values = __builtin_shuffle(low, high, at);
+    memcpy(to, &values, sizeof values);
+}
+#else
+DDP_INLINE void pick(const float *table, const uint8_t *codes, float *to)
+{
+    for (int i = 0; i < 8; i++)
+        to[i] = table[codes[i / 2] >> 4 * (~i & 1) & 15];
+}
+#endif
 
-DDP_INLINE void nf4_values(const uint8_t *block, float *values)
+/* A block has sixteen values, which are made once. */
+DDP_INLINE void nf4_table(const uint8_t *block, bool bf16, float table[16])
 {
     float scale;
     memcpy(&scale, block, sizeof scale);
-    for (int i = 0; i < DDP_NF4_VALUES / 2; i++)
-        memcpy(values + 2 * i, pairs[block[sizeof scale + i]], sizeof pairs[0]);
-    for (int i = 0; i < DDP_NF4_VALUES; i++)
-        values[i] *= scale;
+    for (int i = 0; i < 16; i++)
+        table[i] = bf16 ? ddp_bf16_round(ddp_nf4_codes[i] * scale) : ddp_nf4_codes[i] * scale;
+}
+
+DDP_INLINE void nf4_values(const uint8_t *blocks, int64_t count, bool bf16, float *values)
+{
+    for (; count > 0; count--, blocks += NF4_BYTES, values += DDP_NF4_VALUES) {
+        float table[16];
+        nf4_table(blocks, bf16, table);
+        for (int i = 0; i < DDP_NF4_VALUES; i += 8)
+            pick(table, blocks + sizeof(float) + i / 2, values + i);
+    }
 }
 
 DDP_MULTIVERSION
-static void unpack_nf4(const uint8_t *block, float *values)
+static void unpack_nf4(const uint8_t *blocks, int64_t count, float *values)
 {
-    nf4_values(block, values);
+    nf4_values(blocks, count, false, values);
 }
 
 DDP_MULTIVERSION
-static void unpack_nf4_bf16(const uint8_t *block, float *values)
+static void unpack_nf4_bf16(const uint8_t *blocks, int64_t count, float *values)
 {
-    nf4_values(block, values);
-    for (int i = 0; i < DDP_NF4_VALUES; i++)
-        values[i] = ddp_bf16_to_f32(ddp_bf16_of(values[i]));
+    nf4_values(blocks, count, true, values);
 }
 
-/* A block has sixteen values: they are rounded once, and looked up by the bytes of codes. */
+/* Rounded ones are looked up by the bytes of codes. */
 #define HALF (DDP_NF4_VALUES / 4) /* bytes of codes that are looked up at once */
 #ifndef __clang__
 typedef uint8_t bytes16 __attribute__((vector_size(HALF)));
@@ -125,17 +143,16 @@ static void halve_nf4(const uint8_t *blocks, int64_t count, uint16_t *halves)
     for (int64_t n = 0; n < count; n++) {
         const uint8_t *block = blocks + n * NF4_BYTES;
         uint8_t low[16], high[16];
-        float scale;
-        memcpy(&scale, block, sizeof scale);
+        float table[16];
+        nf4_table(block, true, table);
         for (int i = 0; i < 16; i++) {
-            const float value = ddp_bf16_round(ddp_nf4_codes[i] * scale);
             uint32_t bits;
-            memcpy(&bits, &value, sizeof bits);
+            memcpy(&bits, table + i, sizeof bits);
             low[i] = (uint8_t)(bits >> 16);
             high[i] = (uint8_t)(bits >> 24);
         }
-        look_up(low, high, block + sizeof scale, halves);
-        look_up(low, high, block + sizeof scale + HALF, halves + 2 * HALF);
+        look_up(low, high, block + sizeof(float), halves);
+        look_up(low, high, block + sizeof(float) + HALF, halves + 2 * HALF);
         halves += DDP_NF4_VALUES;
     }
 }
@@ -169,26 +186,29 @@ static float half_at(const uint8_t *at)
 }
 
 DDP_MULTIVERSION
-static void unpack_q8_0(const uint8_t *block, float *values)
+static void unpack_q8_0(const uint8_t *restrict block, int64_t count, float *restrict values)
 {
-    const float scale = half_at(block);
-    for (int i = 0; i < SMALL; i++)
-        values[i] = (float)(int8_t)block[2 + i] * scale;
+    for (; count > 0; count--, block += 2 + SMALL, values += SMALL) {
+        const float scale = half_at(block);
+        for (int i = 0; i < SMALL; i++)
+            values[i] = (float)(int8_t)block[2 + i] * scale;
+    }
 }
 
 DDP_MULTIVERSION
-static void unpack_q4_0(const uint8_t *block, float *values)
+static void unpack_q4_0(const uint8_t *restrict block, int64_t count, float *restrict values)
 {
-    const float scale = half_at(block);
-    for (int i = 0; i < SMALL / 2; i++) {
-        values[i] = (float)((block[2 + i] & 15) - 8) * scale;
-        values[i + SMALL / 2] = (float)((block[2 + i] >> 4) - 8) * scale;
+    for (; count > 0; count--, block += 2 + SMALL / 2, values += SMALL) {
+        const float scale = half_at(block);
+        for (int i = 0; i < SMALL / 2; i++)
+            values[i] = (float)((block[2 + i] & 15) - 8) * scale;
+        for (int i = 0; i < SMALL / 2; i++)
+            values[i + SMALL / 2] = (float)((block[2 + i] >> 4) - 8) * scale;
     }
 }
 
 /* Eight sub-blocks of 32, each with a scale and a minimum of 6 bits. */
-DDP_MULTIVERSION
-static void unpack_q4_k(const uint8_t *block, float *values)
+DDP_INLINE void q4_k_values(const uint8_t *restrict block, float *restrict values)
 {
     const float scale = half_at(block), least = half_at(block + 2);
     const uint8_t *s = block + 4, *q = block + 16;
@@ -203,18 +223,33 @@ static void unpack_q4_k(const uint8_t *block, float *values)
     }
 }
 
-/* Sixteen sub-blocks of 16, with scales of 8 bits; low and high bits of values apart. */
 DDP_MULTIVERSION
-static void unpack_q6_k(const uint8_t *block, float *values)
+static void unpack_q4_k(const uint8_t *restrict block, int64_t count, float *restrict values)
 {
-    const uint8_t *low = block, *high = block + 128, *scales = block + 192;
+    for (; count > 0; count--, block += Q4_K_BYTES, values += SUPER)
+        q4_k_values(block, values);
+}
+
+/* Sixteen sub-blocks of 16, with scales of 8 bits; low and high bits of values apart. */
+DDP_INLINE void q6_k_values(const uint8_t *restrict block, float *restrict values)
+{
     const float scale = half_at(block + 208);
-    for (int e = 0; e < SUPER; e++) {
-        const int half = e / 128, k = e % 128 / 32, l = e % 32;
-        const int lo = low[64 * half + 32 * (k & 1) + l] >> 4 * (k >> 1) & 15;
-        const int hi = high[32 * half + l] >> 2 * k & 3;
-        values[e] = scale * (float)(int8_t)scales[e / 16] * (float)((lo | hi << 4) - 32);
+    for (int sub = 0; sub < SUPER / 16; sub++, values += 16) {
+        const int half = sub / 8, k = sub % 8 / 2, l = sub % 2 * 16;
+        const uint8_t *low = block + 64 * half + 32 * (k & 1) + l,
+                      *high = block + 128 + 32 * half + l;
+        const float step = scale * (float)(int8_t)block[192 + sub];
+        for (int i = 0; i < 16; i++)
+            values[i] =
+                step * (float)(((low[i] >> 4 * (k >> 1) & 15) | (high[i] >> 2 * k & 3) << 4) - 32);
     }
+}
+
+DDP_MULTIVERSION
+static void unpack_q6_k(const uint8_t *restrict block, int64_t count, float *restrict values)
+{
+    for (; count > 0; count--, block += Q6_K_BYTES, values += SUPER)
+        q6_k_values(block, values);
 }
 
 /* The value that is largest without its sign, the first of several. */
@@ -265,8 +300,8 @@ const struct ddp_block *ddp_block_of(enum ddp_dtype dtype)
                           halve_nf4},
         [DDP_Q8_0] = {"q8_0", SMALL, 34, false, unpack_q8_0, pack_q8_0, NULL},
         [DDP_Q4_0] = {"q4_0", SMALL, 18, false, unpack_q4_0, pack_q4_0, NULL},
-        [DDP_Q4_K] = {"q4_k", SUPER, 144, false, unpack_q4_k, NULL, NULL},
-        [DDP_Q6_K] = {"q6_k", SUPER, 210, false, unpack_q6_k, NULL, NULL},
+        [DDP_Q4_K] = {"q4_k", SUPER, Q4_K_BYTES, false, unpack_q4_k, NULL, NULL},
+        [DDP_Q6_K] = {"q6_k", SUPER, Q6_K_BYTES, false, unpack_q6_k, NULL, NULL},
     };
     const size_t at = (size_t)dtype;
     return at < sizeof blocks / sizeof blocks[0] && blocks[at].name ? &blocks[at] : NULL;
@@ -282,18 +317,18 @@ size_t ddp_values_bytes(enum ddp_dtype dtype, int64_t count)
 void ddp_blocks_unpack(const struct ddp_block *block, const void *from, int64_t first,
                        int64_t count, float *to)
 {
-    const uint8_t *at = (const uint8_t *)from + first / block->values * block->bytes;
     float values[DDP_BLOCK_MOST];
-    for (int64_t skip = first % block->values, some; count > 0; count -= some, skip = 0) {
-        some = block->values - skip < count ? block->values - skip : count;
-        if (some == block->values) {
-            block->unpack(at, to);
-        } else {
-            block->unpack(at, values);
+    for (int64_t some; count > 0; first += some, count -= some, to += some) {
+        const uint8_t *at = (const uint8_t *)from + first / block->values * block->bytes;
+        const int64_t skip = first % block->values, left = block->values - skip;
+        if (skip || count < left) {
+            some = left < count ? left : count;
+            block->unpack(at, 1, values);
             memcpy(to, values + skip, (size_t)some * sizeof *to);
+        } else {
+            some = count - count % block->values;
+            block->unpack(at, some / block->values, to);
         }
-        to += some;
-        at += block->bytes;
     }
 }
 
@@ -311,20 +346,18 @@ static void round_values(const float *values, int64_t count, uint16_t *halves)
 void ddp_blocks_round(const struct ddp_block *block, const void *from, int64_t first, int64_t count,
                       uint16_t *to)
 {
-    const uint8_t *at = (const uint8_t *)from + first / block->values * block->bytes;
     float values[DDP_BLOCK_MOST];
-    for (int64_t skip = first % block->values, some; count > 0; count -= some, skip = 0) {
-        const int64_t whole = block->halve && skip == 0 ? count / block->values : 0;
-        if (whole > 0) {
-            block->halve(at, whole, to);
-            some = whole * block->values;
+    for (int64_t some; count > 0; first += some, count -= some, to += some) {
+        const uint8_t *at = (const uint8_t *)from + first / block->values * block->bytes;
+        const int64_t left = DDP_BLOCK_MOST - first % DDP_BLOCK_MOST;
+        some = left < count ? left : count;
+        if (block->halve && first % block->values == 0 && count >= block->values) {
+            some = count - count % block->values;
+            block->halve(at, some / block->values, to);
         } else {
-            some = block->values - skip < count ? block->values - skip : count;
-            block->unpack(at, values);
-            round_values(values + skip, some, to);
+            ddp_blocks_unpack(block, from, first, some, values);
+            round_values(values, some, to);
         }
-        to += some;
-        at += (skip + some) / block->values * block->bytes;
     }
 }
 

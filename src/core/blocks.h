@@ -16,7 +16,7 @@ struct ddp_block {
     const char *name; /* "nf4" */
     int64_t values, bytes;
     bool flat; /* blocks run over the ends of rows: the last one may be a part */
-    void (*unpack)(const uint8_t *block, float *values);
+    void (*unpack)(const uint8_t *blocks, int64_t count, float *values);
     void (*pack)(const float *values, uint8_t *block); /* NULL: they are only read */
     /* What unpack() makes of blocks, rounded to bf16; NULL: there is no faster way. */
     void (*halve)(const uint8_t *blocks, int64_t count, uint16_t *halves);

@@ -8,7 +8,8 @@
  *
  * A loss of preferences is of whole sequences: all chunks come first to log-probabilities, then
  * kernels/preference.h says how much of the loss each of these has, then the chunks are made again
- * for gradients; a single chunk is not made twice. */
+ * for gradients; a single chunk is not made twice. On the CPU the rows whose log-probability counts
+ * move together first, and chunks are made of these alone. */
 #include "config.h"
 
 #include "graph/internal.h"
@@ -17,6 +18,7 @@
 #include "kernels/softmax_cross_entropy.h"
 
 #include <assert.h>
+#include <string.h>
 
 #define CHUNK_BYTES  ((int64_t)128 << 20) /* of logits, at most, except with very many classes */
 #define FROZEN_BYTES ((int64_t)64 << 20)  /* where the weight is not learned */
@@ -51,14 +53,17 @@ static size_t logits_bytes(const struct attributes *attributes)
 struct answers {
     int32_t *targets;
     float *losses, *weights;
-    float *unused; /* (2) where the losses' kernel adds up */
+    float *unused;  /* (2) where the losses' kernel adds up */
+    int32_t *taken; /* the rows that chunks are made of */
+    float *x, *dx;  /* of these */
 };
 
 /* Rows [first, first + rows) on their way. */
 struct chunk {
     ddp_exec *exec;
     const struct node *node;
-    int64_t first, rows;
+    int64_t first, rows, all; /* rows of all chunks */
+    void *x, *dx;             /* of all rows; dx may be NULL */
     void *logits, *scratch;
     float *loss;             /* and what does not count */
     bool adds;               /* to these */
@@ -90,7 +95,7 @@ static enum ddp_status make_logits(const struct chunk *chunk)
         .out = attributes->classes,
         .compute = attributes->compute,
         .dtype = attributes->dtype,
-        .x = rows_at(chunk, ddp_exec_value(exec, chunk->node->inputs[0])),
+        .x = rows_at(chunk, chunk->x),
         .weight = ddp_exec_value_f32(exec, weight),
         .weight_bf16 = ddp_exec_value_bf16(exec, weight),
         .y = chunk->logits,
@@ -154,18 +159,18 @@ static enum ddp_status make_gradients(const struct chunk *chunk)
 {
     const struct attributes *attributes = chunk->node->attributes;
     ddp_exec *exec = chunk->exec;
-    const ddp_tensor *x = chunk->node->inputs[0], *weight = chunk->node->inputs[1];
+    const ddp_tensor *weight = chunk->node->inputs[1];
     const struct ddp_linear_backward args = {
         .rows = chunk->rows,
         .in = width(chunk->node),
         .out = attributes->classes,
         .compute = attributes->compute,
         .dtype = attributes->dtype,
-        .x = rows_at(chunk, ddp_exec_value(exec, x)),
+        .x = rows_at(chunk, chunk->x),
         .weight = ddp_exec_value_f32(exec, weight),
         .weight_bf16 = ddp_exec_value_bf16(exec, weight),
         .dy = chunk->logits,
-        .dx = rows_at(chunk, ddp_exec_gradient(exec, x)),
+        .dx = rows_at(chunk, chunk->dx),
         .dweight = ddp_exec_gradient(exec, weight),
         .accumulate_dx = ddp_exec_accumulates(exec, chunk->node, 0),
         .accumulate_dweight = chunk->first > 0 || ddp_exec_accumulates(exec, chunk->node, 1),
@@ -177,12 +182,11 @@ static enum ddp_status make_gradients(const struct chunk *chunk)
 static enum ddp_status run_chunks(struct chunk *chunk, void *memory, bool gradient)
 {
     const struct attributes *attributes = chunk->node->attributes;
-    const int64_t rows = ddp_tensor_rows(chunk->node->inputs[0]);
     enum ddp_status status = DDP_OK;
     chunk->logits = memory;
     chunk->scratch = (char *)memory + logits_bytes(attributes);
-    for (; status == DDP_OK && chunk->first < rows; chunk->first += attributes->rows) {
-        const int64_t left = rows - chunk->first;
+    for (; status == DDP_OK && chunk->first < chunk->all; chunk->first += attributes->rows) {
+        const int64_t left = chunk->all - chunk->first;
         chunk->rows = left < attributes->rows ? left : attributes->rows;
         status = make_logits(chunk);
         if (status == DDP_OK)
@@ -200,12 +204,60 @@ static size_t row_bytes(int64_t rows)
     return ddp_align_up((size_t)rows * sizeof(float), 64);
 }
 
-/* Of a loss of preferences, before the logits: targets, losses, weights, a pair that nobody reads,
- * the kernel's own. */
-static size_t answers_bytes(int64_t samples, int64_t rows)
+/* Of a loss of preferences, before the logits: targets, losses, weights, the rows that are taken
+ * and their x and dx, a pair that nobody reads, the kernel's own. */
+static size_t answers_bytes(int64_t samples, int64_t rows, int64_t channels)
 {
-    return 3 * row_bytes(rows) + row_bytes(2) +
+    return 4 * row_bytes(rows) + 2 * row_bytes(rows * channels) + row_bytes(2) +
            ddp_align_up(ddp_preference_scratch(samples, rows / samples), 64);
+}
+
+/* Moves the rows that have a target together. */
+static void take_rows(struct chunk *chunk)
+{
+    struct answers *answers = chunk->answers;
+    const size_t bytes = (size_t)width(chunk->node) * sizeof(float);
+    int64_t count = 0;
+    assert(((const struct attributes *)chunk->node->attributes)->dtype == DDP_F32);
+    for (int64_t row = 0; row < chunk->all; row++) {
+        if (answers->targets[row] == DDP_LABEL_NONE)
+            continue;
+        memcpy((char *)answers->x + (size_t)count * bytes, (char *)chunk->x + (size_t)row * bytes,
+               bytes);
+        answers->targets[count] = answers->targets[row];
+        answers->taken[count++] = (int32_t)row;
+    }
+    if (count == 0) /* a measurement of speed: all rows */
+        return;
+    chunk->all = count;
+    chunk->x = answers->x;
+    chunk->dx = chunk->dx ? answers->dx : NULL;
+}
+
+/* Back to where they were: the rows' losses; the others have none. */
+static void put_losses(const struct chunk *chunk, int64_t rows)
+{
+    float *losses = chunk->answers->losses;
+    for (int64_t row = rows - 1, i = chunk->all - 1; row >= 0; row--)
+        losses[row] = i >= 0 && chunk->answers->taken[i] == row ? losses[i--] : 0;
+}
+
+static void take_weights(const struct chunk *chunk)
+{
+    float *weights = chunk->answers->weights;
+    for (int64_t i = 0; i < chunk->all; i++)
+        weights[i] = weights[chunk->answers->taken[i]];
+}
+
+static void put_gradients(const struct chunk *chunk)
+{
+    const ddp_tensor *x = chunk->node->inputs[0];
+    const size_t bytes = (size_t)width(chunk->node) * sizeof(float);
+    char *dx = ddp_exec_gradient(chunk->exec, x);
+    memset(dx, 0, (size_t)x->count * sizeof(float));
+    for (int64_t i = 0; i < chunk->all; i++)
+        memcpy(dx + (size_t)chunk->answers->taken[i] * bytes, (char *)chunk->dx + (size_t)i * bytes,
+               bytes);
 }
 
 /* All chunks in one of the two turns.
@@ -213,11 +265,10 @@ static size_t answers_bytes(int64_t samples, int64_t rows)
 static enum ddp_status turn(struct chunk *chunk, bool gradient, bool made)
 {
     const struct attributes *attributes = chunk->node->attributes;
-    const int64_t rows = ddp_tensor_rows(chunk->node->inputs[0]);
     enum ddp_status status = DDP_OK;
-    for (chunk->first = 0; status == DDP_OK && chunk->first < rows;
+    for (chunk->first = 0; status == DDP_OK && chunk->first < chunk->all;
          chunk->first += attributes->rows) {
-        const int64_t left = rows - chunk->first;
+        const int64_t left = chunk->all - chunk->first;
         chunk->rows = left < attributes->rows ? left : attributes->rows;
         status = made ? DDP_OK : make_logits(chunk);
         if (status == DDP_OK)
@@ -234,10 +285,16 @@ static enum ddp_status run_answers(struct chunk *chunk, char *memory, bool gradi
     const struct ddp_kernels *kernels = ddp_exec_kernels(chunk->exec);
     const ddp_tensor *labels = chunk->node->inputs[2];
     const int64_t rows = ddp_tensor_rows(chunk->node->inputs[0]), samples = labels->dims[0];
+    const int64_t elements = rows * width(chunk->node);
     struct answers answers = {.targets = (void *)memory,
                               .losses = (void *)(memory + row_bytes(rows)),
                               .weights = (void *)(memory + 2 * row_bytes(rows)),
-                              .unused = (void *)(memory + 3 * row_bytes(rows))};
+                              .taken = (void *)(memory + 3 * row_bytes(rows)),
+                              .x = (void *)(memory + 4 * row_bytes(rows))};
+    answers.dx = answers.x + row_bytes(elements) / sizeof(float);
+    answers.unused = answers.dx + row_bytes(elements) / sizeof(float);
+    const bool takes = ddp_device_host_memory(ddp_exec_device(chunk->exec)) &&
+                       !ddp_exec_accumulates(chunk->exec, chunk->node, 0);
     const struct ddp_preference args = {
         .objective = attributes->objective,
         .samples = samples,
@@ -245,21 +302,33 @@ static enum ddp_status run_answers(struct chunk *chunk, char *memory, bool gradi
         .labels = ddp_exec_value(chunk->exec, labels),
         .targets = answers.targets,
         .losses = answers.losses,
-        .scratch = memory + 3 * row_bytes(rows) + row_bytes(2),
+        .scratch = (char *)answers.unused + row_bytes(2),
         .weights = gradient ? answers.weights : NULL,
         .log_probabilities = (float *)ddp_exec_predictions(chunk->exec),
         .sums = chunk->loss,
         .accumulate = chunk->adds,
     };
     chunk->answers = &answers;
-    chunk->logits = memory + answers_bytes(samples, rows);
+    chunk->logits = memory + answers_bytes(samples, rows, width(chunk->node));
     chunk->scratch = (char *)chunk->logits + logits_bytes(attributes);
     enum ddp_status status = kernels->preference_targets(&args, ddp_exec_stream(chunk->exec));
+    if (status == DDP_OK && takes)
+        take_rows(chunk);
     if (status == DDP_OK)
         status = turn(chunk, false, false);
+    const bool some = chunk->all < rows;
+    if (status == DDP_OK && some)
+        put_losses(chunk, rows);
     if (status == DDP_OK)
         status = kernels->preference(&args, ddp_exec_stream(chunk->exec));
-    return status == DDP_OK && gradient ? turn(chunk, true, rows <= attributes->rows) : status;
+    if (status != DDP_OK || !gradient)
+        return status;
+    if (some)
+        take_weights(chunk);
+    status = turn(chunk, true, chunk->all <= attributes->rows);
+    if (status == DDP_OK && some && chunk->dx)
+        put_gradients(chunk);
+    return status;
 }
 
 /* --- the operation ---------------------------------------------------------------------------- */
@@ -267,6 +336,10 @@ static enum ddp_status run_answers(struct chunk *chunk, char *memory, bool gradi
 static enum ddp_status run(struct chunk *chunk, void *memory, bool gradient)
 {
     const struct attributes *attributes = chunk->node->attributes;
+    const ddp_tensor *x = chunk->node->inputs[0];
+    chunk->all = ddp_tensor_rows(x);
+    chunk->x = ddp_exec_value(chunk->exec, x);
+    chunk->dx = gradient ? ddp_exec_gradient(chunk->exec, x) : NULL;
     return attributes->objective.kind ? run_answers(chunk, memory, gradient)
                                       : run_chunks(chunk, memory, gradient);
 }
@@ -327,7 +400,8 @@ static ddp_tensor *build(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight, dd
         .rows = chunk_rows(rows, classes, graph->activations, weight->kind == TENSOR_FROZEN),
     };
     const size_t scratch =
-        (objective->kind ? answers_bytes(labels->dims[0], rows) : 0) + logits_bytes(&attributes) +
+        (objective->kind ? answers_bytes(labels->dims[0], rows, weight->dims[1]) : 0) +
+        logits_bytes(&attributes) +
         ddp_graph_linear_scratch(graph, weight, attributes.rows, weight->dims[1], classes);
     ddp_graph_pad_parameter(graph, weight, weight->dims[0]);
     struct node node = {

@@ -245,7 +245,7 @@ static enum ddp_status take_family(struct reading *reading)
     if (status == DDP_OK && family > DDP_LLAMA_PHI3)
         status = ddp_fail(DDP_ERR_FORMAT,
                           "%s: the architecture \"%s\" is not supported: llama, qwen2, qwen3, "
-                          "smollm3 or phi3",
+                          "smollm3, phi3 or gpt2",
                           reading->in.name, name);
     reading->architecture = name;
     if (status == DDP_OK)

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #define DP_SHARDS_MAX 16000 /* within what a loader can hold */
+#define EPOCH_STEPS   20    /* of a default batch that may be smaller, at least */
 
 /* Local steps: each worker has weights of its own. */
 static enum ddp_status choose_local(struct ddp_train_plan *plan,
@@ -380,6 +381,20 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
     return status == DDP_OK ? ddp_train_check_options(options, plan) : status;
 }
 
+/* The default batch is smaller where it would leave few steps in an epoch. */
+static void fit_default_batch(struct ddp_train_plan *plan, const struct ddp_train_options *options,
+                              const struct ddp_dataset_info *data, int64_t samples)
+{
+    const struct ddp_model *model = plan->model;
+    if (model->batch_least == 0 || data->planned || ddp_train_given(options, "batch-size") ||
+        ddp_train_given(options, "global-batch"))
+        return;
+    while (plan->batch_size > model->batch_least && plan->batch_size * EPOCH_STEPS > samples)
+        plan->batch_size /= 2;
+    if (options->eval_steps)
+        plan->eval_samples = options->eval_steps * plan->batch_size;
+}
+
 enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
                                      const struct ddp_train_options *options,
                                      const struct ddp_dataset_info *data)
@@ -403,6 +418,7 @@ enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
                 "%" PRId64 " samples are fewer than %" PRId64
                 " shards: some are repeated in every step",
                 data->sample_count, plan->global_shards);
+    fit_default_batch(plan, options, data, samples);
     if (plan->batch_size > samples)
         plan->batch_size = samples; /* one batch an epoch: its short batch is the only one */
     plan->steps_per_epoch = ddp_loader_steps_per_epoch(&plan->sampler, plan->batch_size);

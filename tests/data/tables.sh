@@ -111,6 +111,10 @@ yes a, | head -n 70000 | tr -d '\n' | bad "many columns" 3 '.*more than 65536 co
 printf '\377\376a\0,\0y\0\n\0' | bad "UTF-16" 3 '.*the text is UTF-16.*iconv -f UTF-16' --target y
 printf 'a,y\nGr\374n,1\n' | bad "Latin-1" 3 '.*line 2: byte 0xfc is not UTF-8: .*iconv -f WINDOWS-1252' --target y
 printf 'a,y\n1,5\n2,5\n' | bad "a target of one value" 2 ".*the target 'y' has the same value in all rows, '5'" --target y
+printf 'a,y\n1,1.5\n2,2.5\n3,inf\n' | bad "a target with a word among numbers" 2 \
+    ".*the target 'y' holds numbers, but line 4 says 'inf': correct it, or take the row out" --target y
+{ echo a,y && seq 9 | sed 's/$/,u/' && seq 11 | sed 's/$/,7/'; } >"$work/mixed.csv"
+expect "classes that are numbers and words" 0 '20 samples .* in 2 classes' $trainer --threads 1 --data "$work/mixed.csv" --target y --plan
 printf 'a,y\n1,5\n2,nan\n' | bad "a target that is missing" 2 ".*line 3: the target 'y' is missing: it says nan" --target y
 printf 'a,y\n2024-01-31,5\n2024-02-01,6\n' | bad "dates" 2 ".*column 'a' holds dates, such as 2024-01-31 in line 2: leave it out with --ignore 'a'" --target y
 { echo a,y && seq 99 | sed 's/$/,u/' && echo 5,v; } >"$work/rare"

@@ -71,6 +71,7 @@ struct ddp_model {
     int64_t batch;                        /* default samples of a shard; 0: 64 */
     int64_t batch_least;                  /* ... of few samples, in plan/plan.c; 0: the same */
     int64_t epochs;                       /* default; 0: 5 */
+    int64_t epochs_most;                  /* ... of few samples; 0: the same */
     const char *default_size;             /* NULL: it has one size only */
     const struct ddp_option *options;     /* of its own struct; NULL: none */
     const struct ddp_model_field *fields; /* the same; what else the shapes need is in the config */

@@ -172,6 +172,7 @@ const struct ddp_model ddp_model_resnet_images = {
     .batch = 32,
     .batch_least = 8,
     .epochs = 20,
+    .epochs_most = 100,
     .default_size = "auto",
     .rate = 3e-4,
     .schedule = DDP_SCHEDULE_COSINE,

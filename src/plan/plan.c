@@ -23,6 +23,7 @@
 
 #define DP_SHARDS_MAX 16000 /* within what a loader can hold */
 #define EPOCH_STEPS   20    /* of a default batch that may be smaller, at least */
+#define RUN_STEPS     900   /* of default epochs that may be more, at least */
 
 /* Local steps: each worker has weights of its own. */
 static enum ddp_status choose_local(struct ddp_train_plan *plan,
@@ -395,6 +396,18 @@ static void fit_default_batch(struct ddp_train_plan *plan, const struct ddp_trai
         plan->eval_samples = options->eval_steps * plan->batch_size;
 }
 
+/* By default more of short epochs, which would be few steps in all. */
+static int64_t choose_epochs(const struct ddp_train_plan *plan,
+                             const struct ddp_train_options *options,
+                             const struct ddp_dataset_info *data)
+{
+    const int64_t most = plan->model->epochs_most;
+    if (most == 0 || data->planned || ddp_train_given(options, "epochs"))
+        return options->epochs;
+    const int64_t enough = (RUN_STEPS + plan->steps_per_epoch - 1) / plan->steps_per_epoch;
+    return enough < options->epochs ? options->epochs : enough < most ? enough : most;
+}
+
 enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
                                      const struct ddp_train_options *options,
                                      const struct ddp_dataset_info *data)
@@ -423,10 +436,11 @@ enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
         plan->batch_size = samples; /* one batch an epoch: its short batch is the only one */
     plan->steps_per_epoch = ddp_loader_steps_per_epoch(&plan->sampler, plan->batch_size);
     plan->tail_rows = samples - (plan->steps_per_epoch - 1) * plan->batch_size;
+    plan->epochs = choose_epochs(plan, options, data);
     plan->total_steps = options->steps;
     if (!options->steps &&
-        __builtin_mul_overflow(options->epochs, plan->steps_per_epoch, &plan->total_steps))
-        return ddp_fail(DDP_ERR_INVALID, "--epochs %" PRId64 ": too many steps", options->epochs);
+        __builtin_mul_overflow(plan->epochs, plan->steps_per_epoch, &plan->total_steps))
+        return ddp_fail(DDP_ERR_INVALID, "--epochs %" PRId64 ": too many steps", plan->epochs);
     plan->local.steps = plan->total_steps;
     enum ddp_status status = ddp_train_plan_schedule(plan, options);
     if (status != DDP_OK)

@@ -86,11 +86,14 @@ grep -q '^model *resnet, 27[0-9]* parameters' "$work/out" && grep -q '^update *a
     grep -q '^batch *8 samples' "$work/out" && grep -q '^steps *90 (30 an epoch), learning rate 0.0003 cosine' "$work/out" ||
     fail "images, all chosen: $(cat "$work/out")"
 # The batch is smaller where images are few: 480 to a worker take 16, and what is given stays.
-for chosen in "960 32" "480 16" "240 8" "80 8"; do
-    mkdir "$work/few" && write_images "$work/few" 4 $((${chosen% *} / 4)) 8 3 1
-    expect "images, a batch for ${chosen% *}" 0 "^batch *${chosen#* } samples x 1 shard" "$trainer" --data "$work/few" --plan --no-eval
+for chosen in "1600 32 1000 50" "480 16 900 30" "240 8 900 30" "80 8 900 10" "40 8 500 5"; do
+    set -- $chosen
+    mkdir "$work/few" && write_images "$work/few" 4 $(($1 / 4)) 8 3 1
+    expect "images, $1: a batch" 0 "^batch *$2 samples x 1 shard" "$trainer" --data "$work/few" --plan --no-eval
+    grep -q "^steps *$3 ($4 an epoch)" "$work/out" || fail "images, $1: $(cat "$work/out")"
     rm -r "$work/few"
 done
+expect "images, epochs that are given" 0 '^steps *60 \(30 an epoch\)' "$trainer" --data "$work/stripes" --image-size 8 --plan --epochs 2
 expect "images, a batch that is given" 0 '^batch *32 samples' "$trainer" --data "$work/stripes" --image-size 8 --plan --batch-size 32
 expect "images, a global batch that is given" 0 '= global batch 64$' "$trainer" --data "$work/stripes" --image-size 8 --plan --global-batch 64
 expect "images, a larger network" 0 '^model *resnet, 111[0-9]* parameters' "$trainer" --threads 1 --data "$work/stripes" --image-size 65 --plan

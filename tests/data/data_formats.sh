@@ -94,6 +94,9 @@ for chosen in "1600 32 1000 50" "480 16 900 30" "240 8 900 30" "80 8 900 10" "40
     rm -r "$work/few"
 done
 expect "images, epochs that are given" 0 '^steps *60 \(30 an epoch\)' "$trainer" --data "$work/stripes" --image-size 8 --plan --epochs 2
+expect "images, 2 workers and a chosen batch" 0 '' "$ddprun" -n 2 "$trainer" --threads 1 --data "$work/stripes" --image-size 8 --steps 2 --no-eval \
+    --hash-every 1 --log "$work/chosen.jsonl" --quiet
+expect "images, computed again" 0 '' "$trainer" verify "$work/chosen.jsonl"
 expect "images, a batch that is given" 0 '^batch *32 samples' "$trainer" --data "$work/stripes" --image-size 8 --plan --batch-size 32
 expect "images, a global batch that is given" 0 '= global batch 64$' "$trainer" --data "$work/stripes" --image-size 8 --plan --global-batch 64
 expect "images, a larger network" 0 '^model *resnet, 111[0-9]* parameters' "$trainer" --threads 1 --data "$work/stripes" --image-size 65 --plan

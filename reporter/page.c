@@ -16,7 +16,7 @@ static const char style[] =
     "body{font:15px/1.5 system-ui,sans-serif;max-width:110rem;margin:1.5rem auto;padding:0 1rem;"
     "background:var(--page);color:var(--text)}\n"
     "h1{font-size:1.5rem}h2{font-size:1.1rem;margin:1.5rem 0 .3rem}p{max-width:50rem}\n"
-    "table{border-collapse:collapse;font-variant-numeric:tabular-nums}\n"
+    "table{border-collapse:separate;border-spacing:0;font-variant-numeric:tabular-nums}\n"
     "th,td{padding:.25rem .5rem;text-align:right;border-bottom:1px solid var(--grid);"
     "white-space:nowrap}\n"
     "td{max-width:24rem;overflow-wrap:anywhere}td.long{white-space:normal;min-width:12rem}\n"

@@ -247,14 +247,42 @@ static enum ddp_status keep_if_small(struct folder *f)
     return f->kept && f->states ? DDP_OK : DDP_ERR_MEMORY;
 }
 
+/* Of images spread over the set evenly: how many are grey among colours, or the other way round. */
+static enum ddp_status count_converted(const struct folder *f, size_t seen, size_t *converted)
+{
+    enum ddp_status status = DDP_OK;
+    *converted = 0;
+    for (size_t i = 0; status == DDP_OK && i < seen; i++) {
+        struct image image;
+        status = open_image(
+            f, (size_t)ddp_dataset_spread((int64_t)f->list.count, (int64_t)seen, (int64_t)i),
+            &image);
+        *converted += status == DDP_OK && ddp_image_info(image.reader)->channels != f->channels;
+        close_image(&image);
+    }
+    return status;
+}
+
 static enum ddp_status set_notice(struct folder *f)
 {
     const struct ddp_image_list *list = &f->list;
-    if (list->others == 0)
-        return DDP_OK;
-    if (asprintf(&f->notice,
-                 "%s: ignored %zu file%s: not an image, or not in a class's directory, such as %s",
-                 f->base.path, list->others, list->others == 1 ? "" : "s", list->other) < 0) {
+    const size_t seen = list->count < MEASURED ? list->count : MEASURED;
+    char others[128] = "", colours[128] = "";
+    size_t converted;
+    enum ddp_status status = count_converted(f, seen, &converted);
+    if (status != DDP_OK || (list->others == 0 && converted == 0))
+        return status;
+    if (list->others > 0)
+        snprintf(others, sizeof others,
+                 "ignored %zu file%s: not an image, or not in a class's directory, such as ",
+                 list->others, list->others == 1 ? "" : "s");
+    if (converted > 0)
+        snprintf(colours, sizeof colours, "%s%zu of %zu images%s %s", *others ? "; " : "",
+                 converted, seen, seen < list->count ? " looked at" : "",
+                 f->channels == 1 ? "have colours and become grey, as the training images are"
+                                  : "are grey and get three equal channels");
+    if (asprintf(&f->notice, "%s: %s%s%s", f->base.path, others, list->other ? list->other : "",
+                 colours) < 0) {
         f->notice = NULL;
         return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", f->base.path);
     }
@@ -285,6 +313,15 @@ static enum ddp_status set_info(struct folder *f)
     return status == DDP_OK ? set_notice(f) : status;
 }
 
+/* The channels of the images that loaded weights learned from; 0: they are not known. */
+static int described_channels(const char *description)
+{
+    struct ddp_dataset_info grey = {.channel_count = 1}, colours = {.channel_count = CHANNELS};
+    return ddp_dataset_pixel_scale(description, &colours) ? CHANNELS
+           : ddp_dataset_pixel_scale(description, &grey)  ? 1
+                                                          : 0;
+}
+
 /* train: NULL when this is the training set */
 static enum ddp_status open_set(ddp_dataset **result, const char *directory,
                                 const struct ddp_dataset_options *options,
@@ -302,7 +339,7 @@ static enum ddp_status open_set(ddp_dataset **result, const char *directory,
     f->height = (int)options->image_height;
     f->width = (int)options->image_width;
     f->reduced = sized && options->image_reduced;
-    status = scan(f, sized, train ? train->channels : 0);
+    status = scan(f, sized, train ? train->channels : described_channels(options->description));
     if (status == DDP_OK && train && (f->height != train->height || f->width != train->width))
         status =
             ddp_fail(DDP_ERR_FORMAT,

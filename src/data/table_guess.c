@@ -209,7 +209,7 @@ static enum ddp_status decide_input(struct guess *guess, size_t rows, const char
     return DDP_OK;
 }
 
-static enum ddp_status decide_target(struct guess *guess, const char *table)
+static enum ddp_status decide_target(struct guess *guess, size_t rows, const char *table)
 {
     struct ddp_table_column *column = guess->column;
     const bool numbers = guess->words + guess->dates == 0;
@@ -219,6 +219,12 @@ static enum ddp_status decide_target(struct guess *guess, const char *table)
             "%s: the target '%s' has the same value in all rows, '%s': there is nothing "
             "to learn",
             table, column->name, column->value_count ? column->values[0] : "");
+    if (!numbers && guess->numbers > guess->words + guess->dates &&
+        (!guess->whole || 2 * column->value_count > rows))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%s: the target '%s' holds numbers, but line %zu says '%s': correct it, or "
+                        "take the row out",
+                        table, column->name, guess->word_line, guess->word);
     column->words = !numbers || (guess->whole && column->value_count <= DDP_TABLE_FEW);
     if (column->words && column->value_count > DDP_TABLE_CLASSES)
         return ddp_fail(
@@ -275,7 +281,7 @@ enum ddp_status ddp_table_guess(struct ddp_table_schema *schema, const struct dd
     for (size_t i = 0; status == DDP_OK && i < table->count; i++)
         if (guesses.of[i].column)
             status = guesses.of[i].column == &schema->target
-                         ? decide_target(&guesses.of[i], table->begin.name)
+                         ? decide_target(&guesses.of[i], rows, table->begin.name)
                          : decide_input(&guesses.of[i], rows, table->begin.name);
     free(guesses.of);
     return status;

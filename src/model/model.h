@@ -69,7 +69,9 @@ struct ddp_model {
     int sample_dim_count;   /* what a plan without data takes a sample for; 0: --seq-len tokens */
     int64_t sample_dims[4], sample_classes;
     int64_t batch;                        /* default samples of a shard; 0: 64 */
+    int64_t batch_least;                  /* ... of few samples, in plan/plan.c; 0: the same */
     int64_t epochs;                       /* default; 0: 5 */
+    int64_t epochs_most;                  /* ... of few samples; 0: the same */
     const char *default_size;             /* NULL: it has one size only */
     const struct ddp_option *options;     /* of its own struct; NULL: none */
     const struct ddp_model_field *fields; /* the same; what else the shapes need is in the config */

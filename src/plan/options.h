@@ -203,6 +203,7 @@ struct ddp_train_plan {
                           shorter one */
     struct ddp_sampler_config sampler;
     int64_t steps_per_epoch, total_steps;
+    int64_t epochs;            /* unless --steps is given */
     int64_t eval_samples;      /* of the test set, at most */
     bool zero, shared_weights; /* how workers share the update out */
     bool copies;               /* of the state in memory, for a restart of the job */

@@ -22,6 +22,8 @@
 #include <unistd.h>
 
 #define DP_SHARDS_MAX 16000 /* within what a loader can hold */
+#define EPOCH_STEPS   20    /* of a default batch that may be smaller, at least */
+#define RUN_STEPS     900   /* of default epochs that may be more, at least */
 
 /* Local steps: each worker has weights of its own. */
 static enum ddp_status choose_local(struct ddp_train_plan *plan,
@@ -380,6 +382,32 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
     return status == DDP_OK ? ddp_train_check_options(options, plan) : status;
 }
 
+/* The default batch is smaller where it would leave few steps in an epoch. */
+static void fit_default_batch(struct ddp_train_plan *plan, const struct ddp_train_options *options,
+                              const struct ddp_dataset_info *data, int64_t samples)
+{
+    const struct ddp_model *model = plan->model;
+    if (model->batch_least == 0 || data->planned || ddp_train_given(options, "batch-size") ||
+        ddp_train_given(options, "global-batch"))
+        return;
+    while (plan->batch_size > model->batch_least && plan->batch_size * EPOCH_STEPS > samples)
+        plan->batch_size /= 2;
+    if (options->eval_steps)
+        plan->eval_samples = options->eval_steps * plan->batch_size;
+}
+
+/* By default more of short epochs, which would be few steps in all. */
+static int64_t choose_epochs(const struct ddp_train_plan *plan,
+                             const struct ddp_train_options *options,
+                             const struct ddp_dataset_info *data)
+{
+    const int64_t most = plan->model->epochs_most;
+    if (most == 0 || data->planned || ddp_train_given(options, "epochs"))
+        return options->epochs;
+    const int64_t enough = (RUN_STEPS + plan->steps_per_epoch - 1) / plan->steps_per_epoch;
+    return enough < options->epochs ? options->epochs : enough < most ? enough : most;
+}
+
 enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
                                      const struct ddp_train_options *options,
                                      const struct ddp_dataset_info *data)
@@ -403,14 +431,16 @@ enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
                 "%" PRId64 " samples are fewer than %" PRId64
                 " shards: some are repeated in every step",
                 data->sample_count, plan->global_shards);
+    fit_default_batch(plan, options, data, samples);
     if (plan->batch_size > samples)
         plan->batch_size = samples; /* one batch an epoch: its short batch is the only one */
     plan->steps_per_epoch = ddp_loader_steps_per_epoch(&plan->sampler, plan->batch_size);
     plan->tail_rows = samples - (plan->steps_per_epoch - 1) * plan->batch_size;
+    plan->epochs = choose_epochs(plan, options, data);
     plan->total_steps = options->steps;
     if (!options->steps &&
-        __builtin_mul_overflow(options->epochs, plan->steps_per_epoch, &plan->total_steps))
-        return ddp_fail(DDP_ERR_INVALID, "--epochs %" PRId64 ": too many steps", options->epochs);
+        __builtin_mul_overflow(plan->epochs, plan->steps_per_epoch, &plan->total_steps))
+        return ddp_fail(DDP_ERR_INVALID, "--epochs %" PRId64 ": too many steps", plan->epochs);
     plan->local.steps = plan->total_steps;
     enum ddp_status status = ddp_train_plan_schedule(plan, options);
     if (status != DDP_OK)

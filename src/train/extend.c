@@ -121,7 +121,7 @@ static enum ddp_status fail_length(const struct ddp_run *run,
                         " in all: ask for more, or resume from an earlier checkpoint with "
                         "--resume-from",
                         from->path, done, options->steps ? "steps" : "epochs",
-                        options->steps ? options->steps : options->epochs, steps);
+                        options->steps ? options->steps : run->planned.plan.epochs, steps);
     return ddp_fail(
         DDP_ERR_INVALID,
         "%s: the learning rate was planned as %s, and would now be %s: add --extend to plan it "

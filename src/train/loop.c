@@ -50,7 +50,7 @@ enum ddp_status ddp_run_begin(struct ddp_run *run)
         .steps_per_epoch = plan->steps_per_epoch,
         .total_steps = plan->total_steps,
         .evaluation_steps = ddp_planned_evaluation_steps(&run->planned),
-        .epochs = run->planned.options->steps ? 0 : run->planned.options->epochs,
+        .epochs = run->planned.options->steps ? 0 : plan->epochs,
         .schedule = plan->schedule,
         .shuffled = plan->sampler.shuffle,
         .seed = run->planned.options->seed,

@@ -85,7 +85,9 @@ static enum ddp_status merge_options(struct ddp_verify *verify, struct ddp_train
     merged.own_test = options->own_test;
     enum ddp_status status = set_words(&merged, history->options, false);
     merged.global_batch = history->shards * history->batch_size;
+    merged.batch_size = history->batch_size; /* which the number of samples may have decided */
     ddp_options_mark(ddp_train_option_table(), &merged.given, "global-batch");
+    ddp_options_mark(ddp_train_option_table(), &merged.given, "batch-size");
     if (ddp_parse_int64(ddp_checkpoint_fact_value(&history->facts, "lanes"), 1, DDP_TRAIN_LANES,
                         &lanes))
         merged.lanes = lanes;

@@ -330,8 +330,10 @@ START_TEST(grey_or_colours)
     ck_assert_int_eq(ddp_dataset_info(train)->dims[0], 1);
     ck_assert_int_eq(ddp_dataset_info(test)->dims[0], 1);
     check_sample(train, 1, 2, 1);
+    ck_assert_ptr_null(ddp_dataset_info(train)->notice);
     float x[48];
     const struct ddp_dataset_info *info = ddp_dataset_info(test);
+    ck_assert_ptr_nonnull(strstr(info->notice, "/val: 1 of 1 images have colours and become grey"));
     ck_assert_int_eq(ddp_dataset_read(test, (int64_t[]){0}, 1, x, NULL), DDP_OK);
     for (int p = 0; p < 16; p++) {
         const unsigned grey = (value_of(3, 0, p) * 19595u + value_of(3, 1, p) * 38470u +
@@ -346,6 +348,9 @@ START_TEST(grey_or_colours)
     open_set(&plain, &train, &test);
     ck_assert_int_eq(ddp_dataset_info(train)->dims[0], 3);
     ck_assert_int_eq(ddp_dataset_info(test)->dims[0], 3);
+    const char *notice = ddp_dataset_info(train)->notice;
+    ck_assert_ptr_nonnull(strstr(notice, "/train: 2 of 3 images are grey and get three equal"));
+    ck_assert_ptr_null(ddp_dataset_info(test)->notice);
     decode(scratch_path("train/a/1.png"), 1, 4, 4, false, kept[0]);
     decode(scratch_path("train/a/1.png"), 3, 4, 4, false, kept[1]);
     for (int c = 0; c < 3; c++)

@@ -81,9 +81,24 @@ expect "images, one step" 0 '^data .*stripes/train, 240 samples of 3 x 24 x 24 i
 expect "images learned" 0 '^test accuracy (9[0-9]|100)\.' $images --image-size 24 --epochs 3
 expect "images, 2 workers, a size of two sides" 0 '3 x 20 x 30 in 4 classes' "$ddprun" -n 2 $images --image-size 20x30 --steps 3 --data-threads 2
 # Without a model named: a small residual network, which learns with what is chosen.
-expect "images, all chosen" 0 '^test accuracy (9[0-9]|100)\.' "$trainer" --threads 1 --data "$work/stripes" --image-size 16 --epochs 5 --lr 0.002
-grep -q '^model *resnet, 27[0-9]* parameters' "$work/out" && grep -q '^update *adamw' "$work/out" && grep -q '^batch *32 samples' "$work/out" ||
+expect "images, all chosen" 0 '^test accuracy (9[0-9]|100)\.' "$trainer" --threads 1 --data "$work/stripes" --image-size 16 --epochs 3
+grep -q '^model *resnet, 27[0-9]* parameters' "$work/out" && grep -q '^update *adamw' "$work/out" &&
+    grep -q '^batch *8 samples' "$work/out" && grep -q '^steps *90 (30 an epoch), learning rate 0.0003 cosine' "$work/out" ||
     fail "images, all chosen: $(cat "$work/out")"
+# The batch is smaller where images are few: 480 to a worker take 16, and what is given stays.
+for chosen in "1600 32 1000 50" "480 16 900 30" "240 8 900 30" "80 8 900 10" "40 8 500 5"; do
+    set -- $chosen
+    mkdir "$work/few" && write_images "$work/few" 4 $(($1 / 4)) 8 3 1
+    expect "images, $1: a batch" 0 "^batch *$2 samples x 1 shard" "$trainer" --data "$work/few" --plan --no-eval
+    grep -q "^steps *$3 ($4 an epoch)" "$work/out" || fail "images, $1: $(cat "$work/out")"
+    rm -r "$work/few"
+done
+expect "images, epochs that are given" 0 '^steps *60 \(30 an epoch\)' "$trainer" --data "$work/stripes" --image-size 8 --plan --epochs 2
+expect "images, 2 workers and a chosen batch" 0 '' "$ddprun" -n 2 "$trainer" --threads 1 --data "$work/stripes" --image-size 8 --steps 2 --no-eval \
+    --hash-every 1 --log "$work/chosen.jsonl" --quiet
+expect "images, computed again" 0 '' "$trainer" verify "$work/chosen.jsonl"
+expect "images, a batch that is given" 0 '^batch *32 samples' "$trainer" --data "$work/stripes" --image-size 8 --plan --batch-size 32
+expect "images, a global batch that is given" 0 '= global batch 64$' "$trainer" --data "$work/stripes" --image-size 8 --plan --global-batch 64
 expect "images, a larger network" 0 '^model *resnet, 111[0-9]* parameters' "$trainer" --threads 1 --data "$work/stripes" --image-size 65 --plan
 expect "images, augmented" 0 '^test accuracy' $images --image-size 24 --steps 2 --augment crop,flip
 drawn="--image-size 16 --steps 3 --no-eval --augment resized=0.2,flip,jitter --quiet"
@@ -132,6 +147,11 @@ expect "images without labels, no evaluation" 0 'new has no labels, so nothing i
 # Grey ones of one size; the labels' names do not matter to the model.
 write_images "$work/grey" 2 20 28 1 3
 expect "images, grey" 0 '40 samples of 1 x 28 x 28 in 2 classes' $t --model mlp --data "$work/grey"
+expect "images, grey ones for a model of colours" 0 'note: .*grey: 40 of 40 images are grey and get three equal channels$' \
+    $trainer --threads 1 --data "$work/grey" --load "$work/stripes.w" --predict "$work/grey.csv"
+expect "images, grey ones are learned" 0 '' $t --model mlp --data "$work/grey" --steps 1 --quiet --save "$work/grey.w"
+expect "images, colours for a model of grey ones" 0 'note: .*new: 5 of 5 images have colours and become grey' \
+    $trainer --threads 1 --data "$work/new" --load "$work/grey.w" --predict "$work/grey.csv"
 # A damaged one is named, by one line, whoever comes upon it; of a test set when it is evaluated.
 truncate -s 200 "$work/stripes/val/stripes-2/007.jpg"
 expect "images, a damaged one" 3 'error: .*val/stripes-2/007.jpg: cannot decode this JPEG image: the file is truncated' \

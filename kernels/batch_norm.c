@@ -17,8 +17,10 @@
 #define VECTORS     (LINE / DDP_LANES)
 #define CHUNKS      64
 #define CHUNK_LINES 64    /* at least */
+#define GROUPS      8     /* of columns */
+#define STRETCH     8     /* lines */
 #define FLOAT_LINES 256   /* lines that are added in float */
-#define BLOCK       16384 /* elements of a task of the elementwise passes, at least */
+#define BLOCK       65536 /* elements of a task of the elementwise passes, at least */
 
 /* (rows,C) as lines of `width` values: several rows where they fit a line, with the last, shorter
  * line apart. */
@@ -195,13 +197,19 @@ static void add_gradient_line1(float (*out)[LINE], const float *x, const float *
     add_gradient_lines(out, x, dy, sign, relu, width, count, channel, 1, lanes);
 }
 
+/* Of a place in a line: a division only where several rows lie in it. */
+DDP_INLINE int64_t channel_at(int64_t place, int64_t channels)
+{
+    return place < channels ? place : place % channels;
+}
+
 /* The numbers of the channels behind `values` places of a line from `column` on. */
 static void backward_channels(struct channel *channel, const struct ddp_batch_norm_backward_sums *a,
                               int64_t column, int64_t values)
 {
     memset(channel, 0, sizeof *channel);
     for (int64_t l = 0; l < values; l++) {
-        const int64_t c = (column + l) % a->channels;
+        const int64_t c = channel_at(column + l, a->channels);
         channel->mean[l] = a->saved[c];
         channel->rstd[l] = a->saved[a->channels + c];
         channel->scale[l] = channel->rstd[l] * a->gamma[c];
@@ -240,7 +248,7 @@ static void sum_columns(const struct sums *sums, double *partial, int64_t first,
             add_line1(out, sums->x + at, width, here, shift, values);
         }
         for (int64_t l = 0; l < values; l++) {
-            const int64_t c = (column + l) % channels;
+            const int64_t c = channel_at(column + l, channels);
             const double sum = (double)out[0][l], other = (double)out[1][l];
             const double about = (double)shift[l], n = (double)here;
             if (backward) {
@@ -334,27 +342,38 @@ struct pass {
                      int64_t values);
 };
 
+/* `count` lines, the first at `at`, of which the first `width` values exist. Up to 512 columns go
+ * down a few lines together: memory is read in runs of 2 KiB. */
+static void pass_lines(const struct pass *pass, int64_t at, int64_t count, int64_t width)
+{
+    struct channel channels[GROUPS];
+    int64_t columns[GROUPS + 1] = {0};
+    while (columns[0] < width) {
+        int groups = 0;
+        for (; groups < GROUPS && columns[groups] < width; groups++) {
+            const int64_t column = columns[groups], values = columns_at(column, width);
+            pass->channels(pass, &channels[groups], column, values);
+            columns[groups + 1] = column + values;
+        }
+        for (int64_t line = 0; line < count; line += STRETCH)
+            for (int g = 0; g < groups; g++)
+                pass->columns(pass, &channels[g], at + line * pass->lines.width + columns[g],
+                              at_most(STRETCH, count - line), columns[g + 1] - columns[g]);
+        columns[0] = columns[groups];
+    }
+}
+
 static void pass_task(void *arg, size_t index)
 {
     const struct pass *pass = arg;
     const struct lines *lines = &pass->lines;
-    struct channel channel;
-    int64_t values;
     if (index == pass->blocks.count) { /* the rest */
-        for (int64_t column = 0; column < lines->rest; column += values) {
-            values = columns_at(column, lines->rest);
-            pass->channels(pass, &channel, column, values);
-            pass->columns(pass, &channel, lines->count * lines->width + column, 1, values);
-        }
+        pass_lines(pass, lines->count * lines->width, 1, lines->rest);
         return;
     }
     const int64_t begin = ddp_block_begin(&pass->blocks, index);
     const int64_t count = ddp_block_end(&pass->blocks, index) - begin;
-    for (int64_t column = 0; column < lines->width; column += values) {
-        values = columns_at(column, lines->width);
-        pass->channels(pass, &channel, column, values);
-        pass->columns(pass, &channel, begin * lines->width + column, count, values);
-    }
+    pass_lines(pass, begin * lines->width, count, lines->width);
 }
 
 static void pass_run(struct pass *pass, void *stream)
@@ -417,7 +436,7 @@ static void forward_channels(const struct pass *pass, struct channel *channel, i
     const struct ddp_batch_norm_forward *a = pass->forward;
     memset(channel, 0, sizeof *channel);
     for (int64_t l = 0; l < values; l++) {
-        const int64_t c = (column + l) % a->channels;
+        const int64_t c = channel_at(column + l, a->channels);
         if (a->sums) {
             channel->mean[l] = a->saved[c];
             channel->scale[l] = a->saved[a->channels + c] * a->gamma[c];
@@ -524,7 +543,7 @@ static void backward_pass_channels(const struct pass *pass, struct channel *chan
     const struct ddp_batch_norm_backward *a = pass->backward;
     memset(channel, 0, sizeof *channel);
     for (int64_t l = 0; l < values; l++) {
-        const int64_t c = (column + l) % a->channels;
+        const int64_t c = channel_at(column + l, a->channels);
         channel->mean[l] = a->saved[c];
         channel->rstd[l] = a->saved[a->channels + c];
         channel->scale[l] = channel->rstd[l] * a->gamma[c];

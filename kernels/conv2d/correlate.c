@@ -54,27 +54,44 @@ static float *packed_at(const struct work *work, int64_t channel, int64_t channe
     return work->args->packed + taps * (channel * work->vectors + channels * vector);
 }
 
+/* The weight of sixteen outputs, or the `lanes` that there are, from some channels. */
+static void pack_block(const struct ddp_correlate *args, int64_t first, int64_t lanes,
+                       int64_t channel, int64_t channels, float *to, int64_t tap_step)
+{
+    const struct ddp_conv_images *images = &args->images;
+    for (int64_t row = 0; row < images->row.taps; row++)
+        for (int64_t column = 0; column < images->column.taps; column++, to += tap_step) {
+            const float *from = args->weight + first * args->weight_out +
+                                channel * args->weight_in + row * args->weight_row +
+                                column * args->weight_column;
+            if (lanes < DDP_CONV_LANES)
+                memset(to, 0, (size_t)(channels * DDP_CONV_LANES) * sizeof *to);
+            if (args->weight_out == 1)
+                for (int64_t c = 0; c < channels; c++)
+                    memcpy(to + c * DDP_CONV_LANES, from + c * args->weight_in,
+                           (size_t)lanes * sizeof *to);
+            else
+                for (int64_t lane = 0; lane < lanes; lane++)
+                    for (int64_t c = 0; c < channels; c++)
+                        to[c * DDP_CONV_LANES + lane] =
+                            from[lane * args->weight_out + c * args->weight_in];
+            for (int64_t i = 0; images->compute != DDP_F32 && i < channels * DDP_CONV_LANES; i++)
+                to[i] = ddp_operand(to[i], images->compute);
+        }
+}
+
 static void pack_task(void *arg, size_t index)
 {
     const struct work *work = arg;
     const struct ddp_correlate *args = work->args;
-    const struct ddp_conv_images *images = &args->images;
     const int64_t vector = (int64_t)index, first = vector * DDP_CONV_LANES;
     const int64_t lanes = at_most(args->out - first, DDP_CONV_LANES);
-    for (int64_t channel = 0; channel < images->channels; channel += work->cut.channels) {
-        const int64_t channels = at_most(work->cut.channels, images->channels - channel);
+    for (int64_t channel = 0, channels; channel < args->images.channels; channel += channels) {
+        channels = at_most(work->cut.channels, args->images.channels - channel);
         float *to = packed_at(work, channel, channels, vector);
-        for (int64_t row = 0; row < images->row.taps; row++)
-            for (int64_t column = 0; column < images->column.taps; column++)
-                for (int64_t c = channel; c < channel + channels; c++, to += DDP_CONV_LANES) {
-                    const float *from = args->weight + first * args->weight_out +
-                                        c * args->weight_in + row * args->weight_row +
-                                        column * args->weight_column;
-                    for (int64_t lane = 0; lane < DDP_CONV_LANES; lane++) {
-                        float value = lane < lanes ? from[lane * args->weight_out] : 0;
-                        to[lane] = ddp_operand(value, images->compute);
-                    }
-                }
+        for (int64_t c = 0; c < channels; c += DDP_CONV_LANES)
+            pack_block(args, first, lanes, channel + c, at_most(channels - c, DDP_CONV_LANES),
+                       to + c * DDP_CONV_LANES, channels * DDP_CONV_LANES);
     }
 }
 
@@ -162,6 +179,7 @@ enum ddp_status ddp_correlate(const struct ddp_correlate *args, void *stream)
     if (!ddp_conv_cut(&work.cut, images, divide_up(images->batch, TASKS_WANTED)))
         return ddp_fail(DDP_ERR_UNSUPPORTED, "conv2d: a window of %lld x %lld taps is too large",
                         (long long)images->row.taps, (long long)images->column.taps);
+    ddp_conv_cut_small(&work.cut, images);
     const int64_t tiles = work.cut.groups * work.cut.row_tiles * work.cut.column_tiles;
     const int64_t pairs = divide_up(work.vectors, 2);
     const int64_t ranges = at_most(divide_up(TASKS_WANTED, tiles), pairs);

@@ -8,6 +8,9 @@
 #include "kernels/bf16.h"
 #include "kernels/cpu/cpu.h"
 
+#define SMALL_POSITIONS 256    /* of an image */
+#define SMALL_FLOATS    262144 /* of the pixels at the positions of a tile: 1 MiB */
+
 static int64_t at_most(int64_t value, int64_t limit)
 {
     return value < limit ? value : limit;
@@ -81,6 +84,21 @@ bool ddp_conv_cut(struct ddp_conv_cut *cut, const struct ddp_conv_images *images
     cut->row_tiles = divide_up(images->row.count, cut->rows);
     cut->column_tiles = divide_up(images->column.count, cut->columns);
     return true;
+}
+
+void ddp_conv_cut_small(struct ddp_conv_cut *cut, const struct ddp_conv_images *images)
+{
+    const int64_t positions = images->row.count * images->column.count;
+    if (images->gate || images->compute != DDP_F32 || positions > SMALL_POSITIONS ||
+        cut->channels > SMALL_FLOATS / positions)
+        return;
+    cut->rows = images->row.count;
+    cut->columns = images->column.count;
+    cut->row_tiles = cut->column_tiles = 1;
+    cut->group =
+        at_most(SMALL_FLOATS / (positions * cut->channels), DDP_CONV_POSITIONS / positions);
+    cut->group = even_part(images->batch, cut->group);
+    cut->groups = divide_up(images->batch, cut->group);
 }
 
 struct ddp_conv_tile ddp_conv_tile_at(const struct ddp_conv_cut *cut,

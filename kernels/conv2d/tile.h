@@ -35,6 +35,10 @@ struct ddp_conv_cut {
 bool ddp_conv_cut(struct ddp_conv_cut *cut, const struct ddp_conv_images *images,
                   int64_t group_limit);
 
+/* Where pixels are read as they are: tiles of several small images, which leave fewer positions
+ * over. The channels of a tile, which the order of sums follows, stay. */
+void ddp_conv_cut_small(struct ddp_conv_cut *cut, const struct ddp_conv_images *images);
+
 struct ddp_conv_tile {
     int64_t image, images;
     int64_t row, rows;       /* positions */

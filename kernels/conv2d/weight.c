@@ -2,8 +2,9 @@
  *
  * See weight.h. The batch is cut into at most 16 chunks; each chunk adds into sums of its
  * own, and the chunks' sums are added from the first to the last. A task is a chunk and a range of
- * output channels. Sums lie in memory as vectors of sixteen output channels,
- * (vector, KH, KW, C, 16). */
+ * output channels; or, where a large weight has channels enough to occupy the threads, two vectors
+ * of them for all chunks, whose sums then stay in the cache. Sums lie in memory as vectors of
+ * sixteen output channels, (vector, KH, KW, C, 16). */
 #include "config.h"
 
 #include "kernels/conv2d/weight.h"
@@ -15,7 +16,8 @@
 
 #define CHUNKS       16
 #define CHUNK_FLOATS 8388608 /* of all chunks' sums together: 32 MiB */
-#define GRADIENTS    16384   /* floats of a block of dy: 64 KiB of the stack */
+#define PIECE        512     /* positions of a chain of products, at most */
+#define LARGE_FLOATS 524288  /* of a weight */
 
 struct work {
     const struct ddp_conv2d_backward *args;
@@ -153,12 +155,11 @@ static void class_vectors(const struct tile *tile, const struct ddp_conv_walk *w
     };
     const bool sum_bias = args->dbias && tile->at.channel == 0;
     const bool direct = !gradients.y && args->compute == DDP_F32 && gradients.lanes == width;
-    _Alignas(64) float block[GRADIENTS];
-    int64_t offsets[GRADIENTS / DDP_CONV_LANES];
+    _Alignas(64) float block[PIECE * 2 * DDP_CONV_LANES];
+    int64_t offsets[PIECE];
     float bias[2 * DDP_CONV_LANES] = {0};
-    const int64_t most = GRADIENTS / width;
     for (int64_t at = 0, count; at < class->count; at += count) {
-        count = at_most(most, class->count - at);
+        count = at_most(PIECE, class->count - at);
         struct ddp_conv_outer outer = {
             .x_offsets = walk->x_offsets + class->at + at,
             .dy = gradients.dy,
@@ -214,16 +215,14 @@ static void tile_run(struct tile *tile, const struct ddp_conv_images *images)
     }
 }
 
-static void chunk_task(void *arg, size_t index)
+/* The sums of a chunk for vectors [begin, end), into those at `slot`. */
+static void sum_chunk(const struct work *work, int64_t chunk, int64_t begin, int64_t end,
+                      int64_t slot)
 {
-    const struct work *work = arg;
     const struct ddp_conv2d_backward *args = work->args;
     const float *x = args->x;
     const float *y = args->y;
     const float *dy = args->dy;
-    const int64_t chunk = (int64_t)index / work->ranges;
-    const int64_t begin = (int64_t)index % work->ranges * work->task_vectors;
-    const int64_t end = at_most(begin + work->task_vectors, work->vectors);
     struct ddp_conv_images images = work->images;
     const int64_t image = chunk * work->chunk;
     images.batch = at_most(work->chunk, images.batch - image);
@@ -233,8 +232,8 @@ static void chunk_task(void *arg, size_t index)
         .work = work,
         .begin = begin,
         .end = end,
-        .sums = work->sums + chunk * work->vectors * work->vector_floats,
-        .bias = work->bias + chunk * work->vectors * DDP_CONV_LANES,
+        .sums = work->sums + slot * work->vectors * work->vector_floats,
+        .bias = work->bias + slot * work->vectors * DDP_CONV_LANES,
     };
     memset(tile.sums + begin * work->vector_floats, 0,
            (size_t)((end - begin) * work->vector_floats) * sizeof(float));
@@ -252,33 +251,87 @@ static void chunk_task(void *arg, size_t index)
     }
 }
 
-/* Adds the chunks, for one vector of outputs, and brings the sums into the weight's order. */
-static void finish_task(void *arg, size_t index)
+DDP_MULTIVERSION
+static void add_floats(float *restrict to, const float *restrict from, int64_t n)
 {
-    const struct work *work = arg;
+    for (int64_t i = 0; i < n; i++)
+        to[i] += from[i];
+}
+
+/* Brings sums of sixteen output channels by sixteen values of one tap into the weight's order. */
+static void put_block(const struct work *work, const float *sums, int64_t values, int64_t lanes,
+                      float *to)
+{
+    const int64_t taps = work->args->shape.kernel_height * work->args->shape.kernel_width;
+    const bool add = work->args->accumulate_dweight;
+    for (int64_t l = 0; l < lanes; l++, to += work->args->shape.in * taps)
+        for (int64_t i = 0; i < values; i++) {
+            const float sum = sums[i * DDP_CONV_LANES + l];
+            to[i * taps] = add ? to[i * taps] + sum : sum;
+        }
+}
+
+/* Adds the sums of some chunks, for one vector of outputs, and brings them into the weight's
+ * order. */
+static void finish(const struct work *work, int64_t vector, int64_t chunks)
+{
     const struct ddp_conv2d_backward *args = work->args;
-    const int64_t vector = (int64_t)index, first = vector * DDP_CONV_LANES;
+    const int64_t first = vector * DDP_CONV_LANES;
     const int64_t lanes = at_most(args->shape.out - first, DDP_CONV_LANES);
     const int64_t channels = args->shape.in;
     const int64_t taps = args->shape.kernel_height * args->shape.kernel_width;
     const int64_t step = work->vectors * work->vector_floats;
-    const float *sums = work->sums + vector * work->vector_floats;
-    for (int64_t i = 0; args->dweight && i < taps * channels; i++) {
-        float line[DDP_CONV_LANES] = {0};
-        for (int64_t chunk = 0; chunk < work->chunks; chunk++)
-            for (int64_t l = 0; l < DDP_CONV_LANES; l++)
-                line[l] += sums[chunk * step + i * DDP_CONV_LANES + l];
-        float *to = args->dweight + (first * channels + i % channels) * taps + i / channels;
-        for (int64_t l = 0; l < lanes; l++, to += channels * taps)
-            *to = args->accumulate_dweight ? *to + line[l] : line[l];
+    for (int64_t c = 0, some; args->dweight && c < channels; c += some) {
+        some = at_most(channels - c, DDP_CONV_LANES);
+        for (int64_t tap = 0; tap < taps; tap++) {
+            _Alignas(64) float block[DDP_CONV_LANES * DDP_CONV_LANES] = {0};
+            const float *sums =
+                work->sums + vector * work->vector_floats + (tap * channels + c) * DDP_CONV_LANES;
+            for (int64_t chunk = 0; chunk < chunks; chunk++)
+                add_floats(block, sums + chunk * step, some * DDP_CONV_LANES);
+            put_block(work, block, some, lanes,
+                      args->dweight + (first * channels + c) * taps + tap);
+        }
     }
     for (int64_t l = 0; args->dbias && l < lanes; l++) {
         float sum = 0;
-        for (int64_t chunk = 0; chunk < work->chunks; chunk++)
+        for (int64_t chunk = 0; chunk < chunks; chunk++)
             sum += work->bias[(chunk * work->vectors + vector) * DDP_CONV_LANES + l];
         float *to = args->dbias + first + l;
         *to = args->accumulate_dweight ? *to + sum : sum;
     }
+}
+
+static void finish_task(void *arg, size_t index)
+{
+    const struct work *work = arg;
+    finish(work, (int64_t)index, work->chunks);
+}
+
+static void chunk_task(void *arg, size_t index)
+{
+    const struct work *work = arg;
+    const int64_t chunk = (int64_t)index / work->ranges;
+    const int64_t begin = (int64_t)index % work->ranges * work->task_vectors;
+    sum_chunk(work, chunk, begin, at_most(begin + work->task_vectors, work->vectors), chunk);
+}
+
+static void fold_task(void *arg, size_t index)
+{
+    const struct work *work = arg;
+    const int64_t begin = (int64_t)index * 2, end = at_most(begin + 2, work->vectors);
+    const int64_t step = work->vectors * work->vector_floats;
+    float *sums = work->sums + begin * work->vector_floats;
+    float *bias = work->bias + begin * DDP_CONV_LANES;
+    for (int64_t chunk = 0; chunk < work->chunks; chunk++) {
+        sum_chunk(work, chunk, begin, end, chunk > 0);
+        if (chunk > 0) {
+            add_floats(sums, sums + step, (end - begin) * work->vector_floats);
+            add_floats(bias, bias + work->vectors * DDP_CONV_LANES, (end - begin) * DDP_CONV_LANES);
+        }
+    }
+    for (int64_t vector = begin; vector < end; vector++)
+        finish(work, vector, at_most(work->chunks, 1));
 }
 
 enum ddp_status ddp_conv2d_weight(const struct ddp_conv2d_backward *args, void *stream)
@@ -294,7 +347,13 @@ enum ddp_status ddp_conv2d_weight(const struct ddp_conv2d_backward *args, void *
     if (!ddp_conv_cut(&work.cut, &chunk, work.chunk))
         return ddp_fail(DDP_ERR_UNSUPPORTED, "conv2d: a window of %lld x %lld taps is too large",
                         (long long)chunk.row.taps, (long long)chunk.column.taps);
-    ddp_pool_run(ddp_stream_pool(stream), (size_t)(work.chunks * work.ranges), chunk_task, &work);
-    ddp_pool_run(ddp_stream_pool(stream), (size_t)work.vectors, finish_task, &work);
+    ddp_pool *pool = ddp_stream_pool(stream);
+    const int64_t pairs = divide_up(work.vectors, 2);
+    if (work.vectors * work.vector_floats >= LARGE_FLOATS && pairs >= 2 * ddp_pool_threads(pool)) {
+        ddp_pool_run(pool, (size_t)pairs, fold_task, &work);
+        return DDP_OK;
+    }
+    ddp_pool_run(pool, (size_t)(work.chunks * work.ranges), chunk_task, &work);
+    ddp_pool_run(pool, (size_t)work.vectors, finish_task, &work);
     return DDP_OK;
 }

@@ -149,6 +149,7 @@ def work(case):
 def prepare(shared):
     text = data.text(os.path.join(shared, "text"))
     images = data.images(os.path.join(shared, "images"), 400, 12)
+    colours = data.cifar(os.path.join(shared, "cifar"))
     base = os.path.join(shared, "base")
     small = ["--data", text, "--seq-len", "16", "--batch-size", "2", "--no-eval"]
     llama = ["--model", "llama", "--size", "d2", *small]
@@ -159,7 +160,9 @@ def prepare(shared):
             ("cnn", ["--model", "cnn", "--data", images, "--batch-size", "2", "--no-eval"], 1, 300),
             ("gpt2", gpt2, 1, 500), ("gpt2 zero 0", gpt2 + ["--zero", "0"], 1, 500),
             ("gpt2 pipeline", gpt2 + ["--mode", "pipeline", "--stages", "2"], 2, 400), ("llama", llama, 1, 200),
-            ("lora", ["--load", base, "--lora", "r=2,dropout=0.1", *small], 1, 250))
+            ("lora", ["--load", base, "--lora", "r=2,dropout=0.1", *small], 1, 250), ("gpt2 zero 2", gpt2 + ["--zero", "2"], 1, 500),
+            ("gpt2 zero 3", gpt2 + ["--zero", "3"], 1, 500), ("llama bf16", llama + ["--dtype", "bf16"], 1, 200),
+            ("resnet", ["--model", "resnet", "--data", colours, "--augment", "flip", "--batch-size", "2", "--no-eval"], 1, 12))
     for row in rows:
         trainings.append(memory.Training(shared, *row))
         trainings[-1].measure()

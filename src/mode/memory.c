@@ -500,13 +500,11 @@ void ddp_mode_plan_traffic(const struct ddp_mode_setup *setup, const struct ddp_
         return;
     }
     const double share = (place->workers - 1) / (double)place->workers;
-    const double times = exchanges(setup) * learned_part(setup);
+    const double part = learned_part(setup), times = exchanges(setup) * part;
     traffic->gradients =
         times * share * flat * (arrays_of(setup, place) + (is_zero(setup, place) ? 0 : 1));
     const double copies = is_shared(setup, place) ? place->nodes - 1 : place->workers - 1;
     traffic->weights =
-        is_zero(setup, place)
-            ? copies / place->workers * learned_part(setup) * collected_bytes(setup, place)
-            : 0;
+        is_zero(setup, place) ? part * copies / place->workers * collected_bytes(setup, place) : 0;
     traffic->between = place->nodes > 1 ? times * between_nodes(setup, place) : 0;
 }

@@ -82,6 +82,8 @@ def lose(job, draw):
         return
     if how in ("cut", "reset") and not node.cable:
         return
+    if how == "cut" and any(other.cable and other.cable.stalled and not other.poll() for other in job.nodes):
+        return  # two at one moment can be most of the members: then nobody goes on
     node.lost = True
     job.case.count(how)
     if how == "leave":
@@ -140,7 +142,9 @@ def work(case):
     job.finish()
     job.judge(alike=False)
     codes = [node.code for node in job.nodes]
-    if 0 not in codes or any(code not in (0, 75, 125) and not node.killed for node, code in zip(job.nodes, codes)):
+    early = [not node.err and node.code - 128 in node.signals for node in job.nodes]  # asked before it could hear
+    if 0 not in codes or any(code not in (0, 75, 125) and not node.killed and not soon
+                             for node, code, soon in zip(job.nodes, codes, early)):
         job.fail(f"{training.name}: ends badly")
     elif not os.path.exists(saved) or not filecmp.cmp(saved, training.weights, shallow=False):
         job.fail(f"{training.name}: other weights than without")

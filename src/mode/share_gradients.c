@@ -14,7 +14,8 @@
 
 /* Cuts the flat array, which is in ready order, into buckets of whole grains: the slices of a
  * bucket then cut no block of the norm in two. Where workers get slices, the first bucket is the
- * grain with the loss, and all get that. What is not learned, at the end, has buckets of its own. */
+ * grain with the loss, and all get that. What is not learned, at the end, has buckets of its own.
+ */
 enum ddp_status ddp_share_cut(struct ddp_share *share)
 {
     const struct ddp_mode_setup *setup = &share->mode->setup;

@@ -12,6 +12,7 @@
 #include "launcher/link/link.h"
 
 #include <limits.h>
+#include <string.h>
 
 #define COMMAND_BYTES 4096
 
@@ -81,6 +82,7 @@ struct elastic {
     int expected;      /* of a new node 0: members that come back */
     int64_t return_ns; /* ... until when; 0: they are there */
     int members;       /* of the last attempt */
+    int stayed;        /* node 0: of these, the first, so many were members before */
 
     int64_t pause_ns; /* node 0: since when no workers run */
     /* Node 0, for the end. */
@@ -128,6 +130,12 @@ void cluster_tell(const struct job *job, enum link_kind kind, uint32_t number, i
 void cluster_refresh(struct job *job);
 
 /* --- verdict.c --- */
+
+/* As far as its text goes. */
+static inline size_t cluster_text_bytes(const struct link_text *text)
+{
+    return offsetof(struct link_text, text) + strlen(text->text) + 1;
+}
 
 /* Node 0: what a node reports, itself included. */
 void verdict_consider(struct job *job, const struct link_text *failure);
@@ -198,6 +206,10 @@ bool members_wait(struct job *job);
 
 /* Node 0: do all of an attempt end because nodes come or leave? */
 bool members_end(const struct job *job, const struct link_text *end);
+
+/* Node 0: does the job go on without the node whose worker has failed before any step was done,
+ * because it has just come? It is told that this is its end. */
+bool members_refuse(struct job *job, const struct link_text *end);
 
 /* Node 0, between two attempts: forms the members when all nodes are ready and enough. False: they
  * are not yet; an exit code in *end [out]: they will not be. */

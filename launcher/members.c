@@ -200,6 +200,21 @@ bool members_end(const struct job *job, const struct link_text *end)
     return job->cluster->elastic.changing && !job->stop_request && end->sure == PREEMPTED;
 }
 
+bool members_refuse(struct job *job, const struct link_text *end)
+{
+    const struct cluster *cluster = job->cluster;
+    struct elastic *elastic = &job->cluster->elastic;
+    const int left = count_alive(cluster) + link_waiting(cluster->link, 0) - 1;
+    if (!elastic->on || end->node == 0 || end->node < elastic->stayed || end->sure <= PREEMPTED ||
+        !job->plan->begun || job->interrupted || left < elastic->least)
+        return false;
+    link_send_to(cluster->link, end->node, LINK_END, end, cluster_text_bytes(end));
+    hold_back(elastic);
+    ddp_log(DDP_LOG_WARNING, "node %d (%s) has come and failed; going on without it", end->node,
+            link_node_name(cluster->link, end->node));
+    return true;
+}
+
 /* --- the next members ------------------------------------------------------------------------- */
 
 static void note_period(struct elastic *elastic)
@@ -257,6 +272,7 @@ bool members_form(struct job *job, struct link_text *end)
     elastic->paused_ns += ddp_clock_ns() - elastic->pause_ns;
     elastic->wait_end_ns = elastic->leave_ns = 0;
     elastic->changing = false;
+    elastic->stayed = stay > left ? nodes : left; /* who has come back lies between the others */
     takeover_form(job, nodes);
     const struct link_limits limits = limits_of(elastic, hold_ns);
     link_form(cluster->link, &limits,

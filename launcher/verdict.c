@@ -19,11 +19,6 @@
 #define ALIKE_SECONDS  0.5 /* the most until an exit is named: all workers may fail alike */
 #define ALIKE_LEAST    0.3 /* and the least: nodes do not start at once */
 
-static size_t text_bytes(const struct link_text *text)
-{
-    return offsetof(struct link_text, text) + strlen(text->text) + 1;
-}
-
 /* --- what is done with the end, on every node ------------------------------------------------- */
 
 /* Shows the text; its last part may be in sight on the node where the worker wrote it. */
@@ -70,6 +65,13 @@ void verdict_end(struct job *job, const struct link_text *end)
 
 /* --- node 0 ----------------------------------------------------------------------------------- */
 
+/* A worker has failed before any rank has done a step. */
+static bool at_once(const struct job *job, const struct link_text *end)
+{
+    return end->rank >= 0 && job->cluster->open && !board_table_stepped(&job->board) &&
+           !cluster_stepped(job);
+}
+
 void verdict_decide(struct job *job, struct link_text *end)
 {
     const struct launch_plan *plan = job->plan;
@@ -77,11 +79,11 @@ void verdict_decide(struct job *job, struct link_text *end)
                      plan->failures < plan->settings->max_restarts;
     end->attempt = (uint32_t)plan->restart;
     end->flags &= ~(uint32_t)END_AGAIN;
-    if (members_end(job, end))
+    if (members_end(job, end) || (!may && at_once(job, end) && members_refuse(job, end)))
         end->flags |= END_MEMBERS;
     if (!job->interrupted && (may || (end->flags & END_MEMBERS)))
         end->flags |= END_AGAIN;
-    link_send(job->cluster->link, job->cluster->node, LINK_END, end, text_bytes(end));
+    link_send(job->cluster->link, job->cluster->node, LINK_END, end, cluster_text_bytes(end));
     verdict_end(job, end);
 }
 
@@ -140,7 +142,7 @@ void verdict_consider(struct job *job, const struct link_text *failure)
     /* Workers that a signal to a ddprun ends did not fail. */
     if (cluster->ended || !better || (job->interrupted && failure->sure != CERTAIN))
         return;
-    memcpy(&cluster->suspect, failure, text_bytes(failure));
+    memcpy(&cluster->suspect, failure, cluster_text_bytes(failure));
     cluster->suspected = true;
     cluster->verdict_ns = ddp_clock_ns() + (int64_t)(patience(job, failure->sure) * 1e9);
     verdict_tick(job);
@@ -241,7 +243,7 @@ bool cluster_fail(struct job *job, const struct cluster_failure *failure)
     cluster->reported = failure->how;
     cluster->shown = failure->shown;
     if (cluster->node > 0)
-        link_send_to(cluster->link, 0, LINK_FAILED, text, text_bytes(text));
+        link_send_to(cluster->link, 0, LINK_FAILED, text, cluster_text_bytes(text));
     else
         verdict_consider(job, text);
     free(text);

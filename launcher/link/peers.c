@@ -159,20 +159,26 @@ void peer_clear(struct link *link, struct peer *peer)
         .connection.fd = -1, .name = "?", .status = {.lowest_step = -1, .highest_step = -1}};
 }
 
+static void watch_by_another_name(struct link *link, struct peer *peer)
+{
+    peer->connection.watched = 0;
+    if (peer->connection.fd >= 0 && !control(link, peer, EPOLL_CTL_MOD))
+        peer_lose(link, peer, "it cannot be watched any more");
+}
+
 void peer_move(struct link *link, struct peer *from, struct peer *to)
 {
     if (from == to)
         return;
-    peer_clear(link, to);
+    if (to->connection.fd < 0)
+        peer_clear(link, to);
+    const struct peer other = *to;
     *to = *from;
-    if (link->current == from)
-        link->current = to;
-    from->lost = false;
-    from->connection = (struct connection){.fd = -1};
-    peer_clear(link, from);
-    to->connection.watched = 0; /* by another name */
-    if (!control(link, to, EPOLL_CTL_MOD))
-        peer_lose(link, to, "it cannot be watched any more");
+    *from = other;
+    if (link->current == from || link->current == to)
+        link->current = link->current == from ? to : from;
+    watch_by_another_name(link, to);
+    watch_by_another_name(link, from);
 }
 
 bool peers_take_member(struct link *link)

@@ -32,7 +32,7 @@ void peer_put(struct link *link, struct peer *peer, uint32_t kind, const void *d
 /* Nobody is there. */
 void peer_clear(struct link *link, struct peer *peer);
 
-/* Moves a peer to a free place. */
+/* Moves a peer to a place, and whoever is there to its own. */
 void peer_move(struct link *link, struct peer *from, struct peer *to);
 
 /* A node: takes one of the next members, whose end is FRAME_WELCOME, which says which one it is.

@@ -441,6 +441,14 @@ static double between_nodes(const struct ddp_mode_setup *setup, const struct ddp
     return most;
 }
 
+/* The part of the flat array that is learned, and travels: all of it where gradients are thin. */
+static double learned_part(const struct ddp_mode_setup *setup)
+{
+    return setup->thin_gradients ? 1
+                                 : (double)ddp_graph_learned_end(setup->graph) /
+                                       (double)ddp_graph_flat_count(setup->graph);
+}
+
 /* How many arrays are added up over the workers in a step, on average: with local steps weights in
  * the place of gradients, and not in each step. */
 static double exchanges(const struct ddp_mode_setup *setup)
@@ -494,11 +502,11 @@ void ddp_mode_plan_traffic(const struct ddp_mode_setup *setup, const struct ddp_
         return;
     }
     const double share = (place->workers - 1) / (double)place->workers;
-    const double times = exchanges(setup);
+    const double part = learned_part(setup), times = exchanges(setup) * part;
     traffic->gradients =
         times * share * flat * (arrays_of(setup, place) + (is_zero(setup, place) ? 0 : 1));
     const double copies = is_shared(setup, place) ? place->nodes - 1 : place->workers - 1;
     traffic->weights =
-        is_zero(setup, place) ? copies / place->workers * collected_bytes(setup, place) : 0;
+        is_zero(setup, place) ? part * copies / place->workers * collected_bytes(setup, place) : 0;
     traffic->between = place->nodes > 1 ? times * between_nodes(setup, place) : 0;
 }

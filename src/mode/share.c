@@ -65,9 +65,9 @@ static void add_range(struct ddp_share *share, int bucket, int64_t from, int64_t
         (struct ddp_comm_range){vector, share_bucket_elements(share, bucket), begin, end, dtype};
 }
 
-static void add_buckets(struct ddp_share *share, enum ddp_dtype dtype)
+static void add_buckets(struct ddp_share *share, int count, enum ddp_dtype dtype)
 {
-    for (int bucket = 0; bucket < share->bucket_count; bucket++)
+    for (int bucket = 0; bucket < count; bucket++)
         add_range(share, bucket, share_bucket_begin(share, bucket), share->bucket_end[bucket],
                   dtype);
 }
@@ -97,7 +97,7 @@ static void add_parameters(struct ddp_share *share, const struct ddp_parameter *
     for (int i = 0; i < count; i++) {
         const bool exact = ddp_share_is_exact(graph, (int)(sorted[i] - first));
         const int64_t end = sorted[i]->offset + sorted[i]->count;
-        for (int64_t at = sorted[i]->offset; at < end;) {
+        for (int64_t at = sorted[i]->held ? end : sorted[i]->offset; at < end;) {
             while (share->bucket_end[bucket] <= at)
                 bucket++;
             const int64_t stop = end < share->bucket_end[bucket] ? end : share->bucket_end[bucket];
@@ -122,13 +122,13 @@ static enum ddp_status list_ranges(struct ddp_share *share)
     }
     share->splits = bf16 && ddp_comm_has_ranges(share->wire);
     share->read = share->ranges;
-    add_buckets(share, DDP_F32);
+    add_buckets(share, share->splits ? share->bucket_count : share->learned_count, DDP_F32);
     if (share->splits) {
         share->read += buckets;
         share->read_count = 0;
         add_parameters(share, sorted);
     } else if (bf16 && !share->shared) {
-        add_buckets(share, DDP_BF16);
+        add_buckets(share, share->learned_count, DDP_BF16);
     }
     free(sorted);
     return DDP_OK;
@@ -345,6 +345,8 @@ enum ddp_status ddp_share_reduce(struct ddp_share *share, int bucket)
 {
     const struct ddp_replica *replica = share_replica(share);
     const int64_t begin = share_bucket_begin(share, bucket);
+    if (bucket >= share->learned_count) /* zero everywhere */
+        return DDP_OK;
     if (share->mode->setup.fast && !ddp_device_host_memory(replica->device)) {
         enum ddp_status status = ddp_lanes_sum(&replica->lanes, begin, share->bucket_end[bucket]);
         return status == DDP_OK ? ddp_share_reduce_first(share, bucket) : status;

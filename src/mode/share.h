@@ -44,7 +44,8 @@ struct ddp_share {
     int64_t started;                /* calls that overlap with computing, so far */
     int64_t *bucket_end;            /* elements of the flat array; the last is its count */
     int bucket_count;
-    struct ddp_comm_range *ranges; /* first all buckets in float32, and then: */
+    int learned_count; /* of the buckets: the others do not travel, unless gradients are thin */
+    struct ddp_comm_range *ranges; /* if it splits, all buckets in float32, and then: */
     struct ddp_comm_range *read;   /* what is read of the weights, which others update parts of */
     size_t read_count;
     bool splits;                 /* ... which is not all of it in float32 */

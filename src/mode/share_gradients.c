@@ -14,21 +14,25 @@
 
 /* Cuts the flat array, which is in ready order, into buckets of whole grains: the slices of a
  * bucket then cut no block of the norm in two. Where workers get slices, the first bucket is the
- * grain with the loss, and all get that. */
+ * grain with the loss, and all get that. What is not learned, at the end, has buckets of its own.
+ */
 enum ddp_status ddp_share_cut(struct ddp_share *share)
 {
     const struct ddp_mode_setup *setup = &share->mode->setup;
     const int64_t count = ddp_graph_flat_count(setup->graph);
     const int64_t grain = DDP_UPDATE_GRAIN, most = (int64_t)(FIRST_BUCKET_BYTES / sizeof(float));
     const int64_t size = share_cut_size(setup);
+    const int64_t learned = (ddp_graph_learned_end(setup->graph) + grain - 1) / grain * grain;
     int64_t end = 0;
-    share->bucket_end = ddp_array_alloc((size_t)(count / size + 3), sizeof *share->bucket_end);
+    share->bucket_end = ddp_array_alloc((size_t)(count / size + 4), sizeof *share->bucket_end);
     if (!share->bucket_end)
         return DDP_ERR_MEMORY;
     while (end < count) {
-        const bool early = end <= grain;
+        const bool early = end <= grain, learns = end < learned;
         end += share->zero && end == 0 ? grain : early && size > most ? most : size;
+        end = learns && end > learned ? learned : end;
         share->bucket_end[share->bucket_count++] = end < count ? end : count;
+        share->learned_count += learns || share->thin;
     }
     return DDP_OK;
 }

@@ -174,9 +174,13 @@ static enum ddp_status compare_traits(const struct ddp_run *run, const struct tr
         same = same && differs[r] < 0;
     if (status != DDP_OK || same)
         return status;
-    if (run->planned.plan.rank == 0)
+    const bool changes = ddp_job_nodes_change(run->job);
+    if (run->planned.plan.rank == 0 || (changes && at >= 0 && ddp_job_node_rank(run->job) == 0))
         tell(run, own, differs);
-    status = ddp_comm_barrier(run->comm); /* no rank ends the job before it is logged */
+    /* No rank ends the job before it is logged; nor does one that a changing job can keep. */
+    status = ddp_comm_barrier(run->comm);
+    if (status == DDP_OK && changes && at < 0)
+        status = ddp_comm_barrier(run->comm);
     return status == DDP_OK ? DDP_ERR_INVALID : status;
 }
 

@@ -96,15 +96,16 @@ static enum ddp_status reserve(const struct ddp_run *run)
     return status;
 }
 
-/* After `step` steps, when a copy has taken `cost_ns` and the steps since the one before
- * `spent_ns`. */
+/* When a copy has taken `cost_ns`, and the steps since the one before `spent_ns`. The first comes
+ * early: the second is due when both are paid for. */
 static int64_t next_step(const struct ddp_run *run, int64_t cost_ns, int64_t spent_ns)
 {
     const int64_t every = run->planned.options->copy_every, step = run->step;
     const double one_ns = (double)spent_ns / (double)(step - run->copied_step);
+    const double owed_ns = (double)cost_ns * (run->copied_step == run->first_step ? 2 : 1);
     if (every > 0)
         return (step / every + 1) * every;
-    return step + (int64_t)ceil(fmax((double)cost_ns / PRICE / fmax(one_ns, 1), 1));
+    return step + (int64_t)ceil(fmax(owed_ns / PRICE / fmax(one_ns, 1), 1));
 }
 
 enum ddp_status ddp_run_copy_reserve(struct ddp_run *run)

@@ -82,6 +82,8 @@ def lose(job, draw):
         return
     if how in ("cut", "reset") and not node.cable:
         return
+    if how == "cut" and any(other.cable and other.cable.stalled and not other.poll() for other in job.nodes):
+        return  # two at one moment can be most of the members: then nobody goes on
     node.lost = True
     job.case.count(how)
     if how == "leave":
@@ -140,7 +142,9 @@ def work(case):
     job.finish()
     job.judge(alike=False)
     codes = [node.code for node in job.nodes]
-    if 0 not in codes or any(code not in (0, 75, 125) and not node.killed for node, code in zip(job.nodes, codes)):
+    early = [not node.err and node.code - 128 in node.signals for node in job.nodes]  # asked before it could hear
+    if 0 not in codes or any(code not in (0, 75, 125) and not node.killed and not soon
+                             for node, code, soon in zip(job.nodes, codes, early)):
         job.fail(f"{training.name}: ends badly")
     elif not os.path.exists(saved) or not filecmp.cmp(saved, training.weights, shallow=False):
         job.fail(f"{training.name}: other weights than without")
@@ -149,6 +153,7 @@ def work(case):
 def prepare(shared):
     text = data.text(os.path.join(shared, "text"))
     images = data.images(os.path.join(shared, "images"), 400, 12)
+    colours = data.cifar(os.path.join(shared, "cifar"))
     base = os.path.join(shared, "base")
     small = ["--data", text, "--seq-len", "16", "--batch-size", "2", "--no-eval"]
     llama = ["--model", "llama", "--size", "d2", *small]
@@ -159,7 +164,9 @@ def prepare(shared):
             ("cnn", ["--model", "cnn", "--data", images, "--batch-size", "2", "--no-eval"], 1, 300),
             ("gpt2", gpt2, 1, 500), ("gpt2 zero 0", gpt2 + ["--zero", "0"], 1, 500),
             ("gpt2 pipeline", gpt2 + ["--mode", "pipeline", "--stages", "2"], 2, 400), ("llama", llama, 1, 200),
-            ("lora", ["--load", base, "--lora", "r=2,dropout=0.1", *small], 1, 250))
+            ("lora", ["--load", base, "--lora", "r=2,dropout=0.1", *small], 1, 250), ("gpt2 zero 2", gpt2 + ["--zero", "2"], 1, 500),
+            ("gpt2 zero 3", gpt2 + ["--zero", "3"], 1, 500), ("llama bf16", llama + ["--dtype", "bf16"], 1, 200),
+            ("resnet", ["--model", "resnet", "--data", colours, "--augment", "flip", "--batch-size", "2", "--no-eval"], 1, 12))
     for row in rows:
         trainings.append(memory.Training(shared, *row))
         trainings[-1].measure()

@@ -81,6 +81,24 @@ expect "lost when all is done" 0 '^resumed from .*: all 60 steps are done' "$ddp
 # shellcheck disable=SC2086
 expect "a directory of another run" 2 'there are checkpoints already' "$ddprun" -n 2 $kill "$trainer" $small --checkpoint "$work/dir"
 
+# A disk that is full when a checkpoint is due after a loss: what was written before is whole.
+cat >"$work/limited" <<'END'
+#!/bin/sh
+[ "$TORCHELASTIC_RESTART_COUNT" = 0 ] || cat /dev/zero >"${0%limited}disk/zeros" 2>/dev/null
+exec "$@"
+END
+chmod +x "$work/limited"
+mkdir "$work/disk"
+if unshare -rm mount -t tmpfs -o size=256k none "$work/disk" 2>/dev/null; then
+    # shellcheck disable=SC2016,SC2086 # for the inner shell
+    DDP_FAULTS=kill:rank=1,step=30 expect "a full disk after a loss" 4 'error: .*disk/.*: No space left' unshare -rm sh -c \
+        'mount -t tmpfs -o size=256k none "$0" && "$@"; code=$?; ls "$0/dir" >"$0.list"; exit $code' "$work/disk" "$ddprun" -n 2 \
+        $kill "$work/limited" "$trainer" $small --copy-every 8 --checkpoint "$work/disk/dir" --checkpoint-every 20 --keep 0
+    [ "$(cat "$work/disk.list")" = step-00000020 ] || fail "a full disk after a loss: checkpoints: $(cat "$work/disk.list")"
+else
+    not_run "a full disk: no file system can be mounted here"
+fi
+
 # --- a pipeline with replicas ---
 faults=kill:rank=1,step=30
 awk 'BEGIN { for (i = 0; i < 300; i++) printf "the square of %d is %d\n", i, i * i }' >"$work/text"

@@ -163,6 +163,31 @@ grep -q '^\(again\|on\) on on $' "$work/starts" || fail "$what: starts with step
 cmp "$work/alone" "$work/weights" || fail "$what: other weights"
 hosts_empty "$what"
 
+# One that comes with other data, or without any, fails before anything is done again: the others go on, and it waits longer each time.
+what="data of another kind" nodes=1:3
+port=$((port + 1))
+cat >"$work/there" <<'END'
+#!/bin/sh
+cd "${0%/there}/data-$(hostname)" && exec "$@"
+END
+chmod +x "$work/there"
+for one in 0 1 2; do mkdir "$work/data-$(host $one)"; done
+cp "$work/text" "$work/data-$(host 0)"
+sed 's/line/word/' "$work/text" >"$work/data-$(host 1)/text"
+set -- "$work/there" "$trainer" --model gpt2 --data text --layers 1 --heads 2 --channels 32 --seq-len 16 --batch-size 1 --global-batch 12 \
+    --threads 1 --no-eval --steps 2000 --quiet --save "$work/weights" --log "$work/log"
+rm -f "$work/log" "$work/weights"
+node 0 "$@"
+until_true reached 1 || { fail "$what: $(cat "$work/node.0")"; finish; }
+node 1 "$@"
+ended "$what" 1 2 'the data are not the same on node 1 \(.*\) as on node 0'
+node 2 "$@"
+ended "$what" 2 4 'text: cannot open the data: No such file'
+ended "$what" 0 0 "node 1 \($(host 1)\) has come and failed; going on without it"
+grep -q 'one that comes now has to wait 2 s' "$work/node.0" || fail "$what: nobody is held back: $(cat "$work/node.0")"
+cmp "$work/alone" "$work/weights" || fail "$what: other weights"
+hosts_empty "$what"
+
 # More workers than shards are of no use: one that comes waits, until it can take the place of another.
 what="a spare" nodes=1:3
 port=$((port + 1))

@@ -392,6 +392,32 @@ static void is_member(const struct link *link, int node, const char *const hosts
         ck_assert_str_eq(link_node_name(link, i), hosts[i]);
 }
 
+/* One that has to wait keeps its connection when another is taken before it. */
+START_TEST(one_is_taken_before_another)
+{
+    static const char *const after[] = {"host0", "host2", "host1"};
+    const struct link_round round = {.worker_port = 4712, .restart = 5};
+    const struct link_limits narrow = {.nodes = 3, .workers = 4}, wide = {.nodes = 3};
+    make_nodes(3);
+    for (int i = 0; i < 3; i++)
+        nodes[i].setup.least_nodes = 1;
+    nodes[1].setup.nproc = 3;
+    join_all(1);
+    for (int i = 1; i < 3; i++) {
+        start_node(i);
+        await_waiting(i);
+    }
+    link_form(nodes[0].link, &narrow, &round);
+    pthread_join(nodes[2].thread, NULL);
+    is_member(nodes[2].link, 1, after, 2);
+    ck_assert_int_eq(link_waiting(nodes[0].link, 0), 1);
+    link_form(nodes[0].link, &wide, &round);
+    pthread_join(nodes[1].thread, NULL);
+    is_member(nodes[1].link, 2, after, 3);
+    close_nodes(3);
+}
+END_TEST
+
 /* One waits at the door while the others work, and takes the place of one that leaves. */
 START_TEST(members_change)
 {
@@ -560,6 +586,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, a_queue_has_an_end);
     tc = test_case(suite, "members", 30);
     tcase_add_test(tc, members_change);
+    tcase_add_test(tc, one_is_taken_before_another);
     tcase_add_loop_test(tc, a_node_that_does_not_fit, 0, 4);
     tcase_add_test(tc, node_0_is_lost);
     tcase_add_test(tc, node_0_that_runs);

@@ -107,21 +107,20 @@ def local(bench):
 
 
 def distributed(bench):
-    """distributed_torch.py on two nodes of one worker, by the backends ddp and gloo in turns."""
+    """distributed_torch.py on two nodes of one worker: the backends ddp and gloo by turns in one job."""
     os.environ["PYTHONPATH"] = os.path.join(HERE, "../python")
-    command = [bench.args.python, os.path.join(HERE, "distributed_torch.py")]
+    command = [bench.args.python, os.path.join(HERE, "distributed_torch.py"), "ddp", "gloo"]
     with Hosts(2, bench.work) as hosts:
         for rate in bench.args.rates.split(","):
             hosts.rate(rate)
             rows = {}
-            for turn in range(2 * bench.args.rounds):
-                backend = ("ddp", "gloo")[turn % 2]
+            for turn in range(bench.args.rounds):
                 log = os.path.join(bench.work, f"distributed-{rate}-{turn}.log")
-                finish(bench.launch(hosts, 2, 1, [*command, backend], log), log)
+                finish(bench.launch(hosts, 2, 1, command, log), log)
                 with open(log) as file:
-                    for what, ms in re.findall(rf"{backend} (.*): ([0-9.]+) ms", file.read()):
+                    for backend, what, ms in re.findall(r"(ddp|gloo) (.*): ([0-9.]+) ms", file.read()):
                         rows.setdefault(what, {"ddp": [], "gloo": []})[backend].append(float(ms))
-            print(f"\ntorch.distributed, 2 nodes x 1, {rate}, medians of {bench.args.rounds} turns:")
+            print(f"\ntorch.distributed, 2 nodes x 1, {rate}, medians of {bench.args.rounds} jobs:")
             for what, times in rows.items():
                 ddp, gloo = (statistics.median(times[backend]) for backend in ("ddp", "gloo"))
                 print(f"{what:34} ddp {ddp:9.3f} ms   gloo {gloo:9.3f} ms   ddp / gloo {ddp / gloo:.2f}")

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""All-reduces, and steps of DistributedDataParallel, by a backend of torch.distributed on the CPU.
+"""All-reduces, and steps of DistributedDataParallel, by backends of torch.distributed on the CPU, by turns in one job:
+the memory of two processes, and what else runs, would differ by more than the backends do.
 
-    for b in ddp gloo; do PYTHONPATH=python ddprun -n 2 python3 bench/distributed_torch.py $b; done"""
+    PYTHONPATH=python ddprun -n 2 python3 bench/distributed_torch.py ddp gloo"""
 
+import copy
+import statistics
 import sys
 import time
 
@@ -11,7 +14,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
-if sys.argv[1] == "ddp":
+if "ddp" in sys.argv:
     import ddprun.torch  # noqa: F401
 
 
@@ -75,38 +78,51 @@ class ResNet20(nn.Module):
         return self.head(self.layers(images).mean((2, 3)))
 
 
-def report(what, seconds):
+def turns(count, time_one, what, skip):
+    """Seconds by each backend, whose turns change places."""
+    seconds = {name: [] for name in groups}
+    for turn in range(count):
+        for name in list(groups)[:: 1 if turn % 2 else -1]:
+            dist.barrier()
+            seconds[name].append(time_one(name))
     if dist.get_rank() == 0:
-        print(f"{sys.argv[1]} {what}: {sorted(seconds)[len(seconds) // 2] * 1e3:.4f} ms", flush=True)
+        for name, all_ in seconds.items():
+            print(f"{name} {what}: {statistics.median(all_[skip:]) * 1e3:.4f} ms", flush=True)
 
 
 def all_reduces(nbytes, count):
-    tensor, seconds = torch.ones(nbytes // 4), []
-    for _ in range(16):
-        dist.barrier()
+    tensor = torch.ones(nbytes // 4)
+
+    def time_one(name):
         begin = time.perf_counter()
         for _ in range(count):
-            dist.all_reduce(tensor)
-        seconds.append((time.perf_counter() - begin) / count)
-    report(f"all-reduce of {nbytes} bytes", seconds[1:])
+            dist.all_reduce(tensor, group=groups[name])
+        return (time.perf_counter() - begin) / count
+
+    turns(16, time_one, f"all-reduce of {nbytes} bytes", 1)
 
 
 def steps(model, inputs, labels):
-    replica = nn.parallel.DistributedDataParallel(model)
-    optimizer, seconds = torch.optim.AdamW(model.parameters(), 1e-3), []
-    for _ in range(25):
-        dist.barrier()
+    replicas, optimizers = {}, {}
+    for name, group in groups.items():
+        mine = copy.deepcopy(model)
+        replicas[name] = nn.parallel.DistributedDataParallel(mine, process_group=group)
+        optimizers[name] = torch.optim.AdamW(mine.parameters(), 1e-3)
+
+    def time_one(name):
         begin = time.perf_counter()
-        optimizer.zero_grad()
-        F.cross_entropy(replica(inputs), labels).backward()
-        optimizer.step()
-        seconds.append(time.perf_counter() - begin)
-    report(f"step of {type(model).__name__}", seconds[5:])
+        optimizers[name].zero_grad()
+        F.cross_entropy(replicas[name](inputs), labels).backward()
+        optimizers[name].step()
+        return time.perf_counter() - begin
+
+    turns(65, time_one, f"step of {type(model).__name__}", 5)
 
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
 dist.init_process_group(sys.argv[1])
+groups = {name: dist.new_group(backend=name) for name in sys.argv[1:]}
 all_reduces(4, 300)
 all_reduces(1 << 20, 20)
 all_reduces(64 << 20, 1)

@@ -237,6 +237,7 @@ def main():
     wheel = ["Wheel-Version: 1.0", "Generator: ddprun", "Root-Is-Purelib: false", f"Tag: {tag}", ""]
     files[f"{info}/METADATA"] = (about, 0o644)
     files[f"{info}/WHEEL"] = ("\n".join(wheel).encode(), 0o644)
+    directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{name}-{version}-{tag}.whl"
     write_wheel(path, info, files)
     print(path)

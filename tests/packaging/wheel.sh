@@ -12,9 +12,9 @@ done
 python3 -c 'import ensurepip, venv' 2>/dev/null || skip "python3 makes no virtual environment: install python3-venv"
 
 # Not part of the make that runs this test: without its options and its TESTS.
-expect "make wheel" 0 '' env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u TESTS "${MAKE:-make}" -s -C "$top" wheel WHEEL_DIR="$work"
-wheel=$(echo "$work"/ddprun-*-py3-none-manylinux_2_[1-9]*_"$(uname -m)".whl)
-[ -f "$wheel" ] || { fail "no wheel: $(ls "$work")"; finish; }
+expect "make wheel" 0 '' env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u TESTS "${MAKE:-make}" -s -C "$top" wheel WHEEL_DIR="$work/dist/new"
+wheel=$(echo "$work"/dist/new/ddprun-*-py3-none-manylinux_2_[1-9]*_"$(uname -m)".whl)
+[ -f "$wheel" ] || { fail "no wheel: $(ls "$work/dist/new")"; finish; }
 case $(getconf GNU_LIBC_VERSION):$wheel in *\ 2.36:*manylinux_2_3[5-9]_*) fail "Debian 12's wheel needs a newer glibc than 2.34: $wheel" ;; esac
 [ "$(wc -c <"$wheel")" -le 15000000 ] || fail "the wheel has $(wc -c <"$wheel") bytes"
 

@@ -260,6 +260,8 @@ enum ddp_status ddp_load_open(struct ddp_load *load, const struct ddp_train_opti
                         options->adapters);
     if (status == DDP_OK && encoder)
         status = read_bert_adapters(load);
+    if (status == DDP_OK && tell && load->adapters && !load->saved)
+        ddp_peft_check_base(load->adapters, load->directory ? load->directory : load->file);
     if (status == DDP_OK && load->file && !load->directory)
         status = ddp_train_weights_data(load->file, &load->data);
     if (status == DDP_OK && load->file && !load->directory && load->model && !encoder &&

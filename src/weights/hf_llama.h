@@ -107,6 +107,11 @@ bool ddp_hf_values_convert(float *out, const void *raw, const char *dtype, size_
 enum ddp_status ddp_hf_llama_load(const char *directory, const struct ddp_hf_llama *config,
                                   const struct ddp_hf_values *values, size_t count);
 
+/* The file of a directory's weights, or the index of their files. A file that is whole wins over
+ * shards beside it, as in transformers.
+ *   path [out]  freed with free(); NULL: there are none */
+enum ddp_status ddp_hf_find_weights(char **path, const char *directory);
+
 /* What the files say, which ddp_hf_llama_check() compares with the config except the values. */
 struct ddp_hf_llama_files {
     size_t count;

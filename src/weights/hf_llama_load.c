@@ -36,9 +36,7 @@ struct files {
 
 /* --- which files ------------------------------------------------------------------------------ */
 
-/* *path stays NULL: there are no weights. A file that is whole wins over shards beside it, as in
- * transformers. */
-static enum ddp_status find_path(char **path, const char *directory)
+enum ddp_status ddp_hf_find_weights(char **path, const char *directory)
 {
     static const char *const names[] = {"model.safetensors", "model.safetensors.index.json"};
     *path = NULL;
@@ -233,7 +231,7 @@ static enum ddp_status open_files(struct files *files, const char *directory,
                                   const struct ddp_hf_llama *config)
 {
     *files = (struct files){.config = config};
-    enum ddp_status status = find_path(&files->path, directory);
+    enum ddp_status status = ddp_hf_find_weights(&files->path, directory);
     if (status != DDP_OK || !files->path)
         return status;
     status = ddp_safetensors_open_model_header(&files->weights, files->path);

@@ -21,6 +21,7 @@
 #define CONFIG  "adapter_config.json"
 #define WEIGHTS "adapter_model.safetensors"
 #define PREFIX  "base_model.model."
+#define BASE    "ddprun.base" /* in the metadata; PEFT warns of keys of others in a configuration */
 
 bool ddp_peft_owns(const char *name)
 {
@@ -126,6 +127,25 @@ enum ddp_status ddp_peft_load(const char *directory, const struct ddp_hf_values 
     return status;
 }
 
+void ddp_peft_check_base(const char *directory, const char *base)
+{
+    char hash[DDP_PEFT_BASE_HASH];
+    ddp_safetensors *file = NULL;
+    char *path = ddp_path_in(directory, WEIGHTS);
+    if (path && access(path, R_OK) == 0 &&
+        ddp_safetensors_open_header(&file, path, false) == DDP_OK) {
+        const char *trained = ddp_safetensors_metadata(file, BASE);
+        if (trained)
+            ddp_peft_base_hash(hash, base);
+        if (trained && hash[0] != '\0' && strcmp(trained, hash) != 0)
+            ddp_log(DDP_LOG_WARNING,
+                    "%s: these adapters were trained on a base with other weights than %s",
+                    directory, base);
+    }
+    ddp_safetensors_close(file);
+    free(path);
+}
+
 /* --- writing ---------------------------------------------------------------------------------- */
 
 static json_t *config_of(const struct ddp_peft_base *of, const struct ddp_lora *lora,
@@ -166,10 +186,11 @@ static enum ddp_status write_config(const ddp_staged_directory *directory,
 }
 
 static enum ddp_status write_weights(const ddp_staged_directory *directory,
-                                     const struct ddp_peft_base *of,
+                                     const struct ddp_peft_base *of, const char *base,
                                      const struct ddp_hf_values *values, size_t count)
 {
-    static const struct ddp_safetensors_pair format = {"format", "pt"};
+    char hash[DDP_PEFT_BASE_HASH] = "";
+    const struct ddp_safetensors_pair metadata[] = {{"format", "pt"}, {BASE, hash}};
     struct ddp_safetensor *tensors = ddp_array_alloc(count, sizeof *tensors);
     char(*names)[128] = ddp_array_alloc(count, sizeof *names);
     ddp_atomic_file *file = NULL;
@@ -195,8 +216,11 @@ static enum ddp_status write_weights(const ddp_staged_directory *directory,
     }
     if (status == DDP_OK)
         status = ddp_staged_directory_file(directory, WEIGHTS, &file, &path);
+    if (base)
+        ddp_peft_base_hash(hash, base);
     if (status == DDP_OK)
-        status = ddp_safetensors_write_file(file, path, NULL, NULL, tensors, used, &format, 1);
+        status = ddp_safetensors_write_file(file, path, NULL, NULL, tensors, used, metadata,
+                                            hash[0] == '\0' ? 1 : 2);
     if (status == DDP_OK)
         status = ddp_atomic_file_commit(file);
     ddp_atomic_file_close(file);
@@ -239,7 +263,7 @@ enum ddp_status ddp_peft_save(const char *directory, const struct ddp_peft_base 
         return status;
     status = write_config(made, of, lora, base);
     if (status == DDP_OK)
-        status = write_weights(made, of, values, count);
+        status = write_weights(made, of, base, values, count);
     if (status == DDP_OK)
         status = ddp_staged_directory_commit(made, is_weights);
     ddp_staged_directory_close(made);

@@ -54,6 +54,17 @@ enum ddp_status ddp_peft_outputs(const char *directory, int64_t *outputs);
 enum ddp_status ddp_peft_load(const char *directory, const struct ddp_hf_values *values,
                               size_t count);
 
+/* What tells one base from another of its shape: a hash of the first values of its tensors in bf16,
+ * so that the same weights in float32 are the same base.
+ *   text [out]  "": `base` is no Hugging Face directory and no file of it, or has other types, such
+ *               as blocks */
+#define DDP_PEFT_BASE_HASH 17
+void ddp_peft_base_hash(char text[DDP_PEFT_BASE_HASH], const char *base);
+
+/* Warns if the adapters' file says, as ours do, that they were trained on other weights than the
+ * base has. */
+void ddp_peft_check_base(const char *directory, const char *base);
+
 /* Whether that directory can be written: it must not exist, or be empty, or hold adapters.
  * DDP_ERR_INVALID, DDP_ERR_IO. */
 enum ddp_status ddp_peft_save_check(const char *directory);

@@ -111,6 +111,17 @@ as_good 'a base with adapters' --load "$work/base" --adapters "$work/adapters"
 loss 'the base' --load "$work/base"
 echo "$loss" >"$work/other"
 near 1 1e-3 "$work/loss" "$work/other" >"$work/out" && fail "the adapters change nothing"
+# Weights of the same shape that are others are noticed; the same weights in bf16 are the same base.
+apply() {
+    expect "$1" 0 "$2" "$trainer" --load "$3" --adapters "$work/adapters" --generate 2 --prompt '1 2'
+}
+other='warning: .*/adapters: these adapters were trained on a base with other weights than '
+apply 'adapters on another base' "$other$work/full" "$work/full"
+expect 'the base in bf16' 0 '' "$trainer" --quiet --load "$work/base" --export "$work/narrow,dtype=bf16"
+for base in base narrow; do
+    apply "adapters on $base" '' "$work/$base"
+    grep -q "$other" "$work/out" && fail "adapters on $base: taken for another base"
+done
 merge="$eight --load $work/base $adapters"
 export_as=,merge
 reference=

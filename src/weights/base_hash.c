@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The hash by which adapters know their base; see peft.h. */
+#include "config.h"
+
+#include "core/bf16.h"
+#include "core/hash.h"
+#include "core/text.h"
+#include "weights/peft.h"
+#include "weights/safetensors_index.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define VALUES 1024 /* of a tensor */
+
+/* Of a tensor, by its name, which files have with and without what stands before it, and by its
+ * first values, in bf16: files of float32 and of bf16 are the same base. */
+struct beginning {
+    char name[128];
+    uint16_t values[VALUES];
+};
+
+static const char *bare_name(const char *name)
+{
+    return strncmp(name, "model.", 6) == 0  ? name + 6
+           : strncmp(name, "bert.", 5) == 0 ? name + 5
+                                            : name;
+}
+
+/* What some files have and others leave out. */
+static bool is_spare(const char *name)
+{
+    return ddp_text_ends_with(name, "inv_freq") || strcmp(name, "lm_head.weight") == 0;
+}
+
+/* false: its values cannot be read. */
+static bool add_tensor(uint64_t *sum, const struct ddp_safetensor *tensor)
+{
+    struct beginning beginning = {0};
+    float values[VALUES];
+    char raw[sizeof values];
+    const size_t size = strcmp(tensor->dtype, "F32") == 0 ? sizeof(float) : sizeof(uint16_t);
+    const size_t held = tensor->bytes / size, count = held < VALUES ? held : VALUES;
+    if (is_spare(tensor->name) || strcmp(tensor->dtype, "I64") == 0)
+        return true;
+    if (ddp_safetensors_read(tensor, 0, raw, count * size) != DDP_OK ||
+        !ddp_hf_values_convert(values, raw, tensor->dtype, count))
+        return false;
+    snprintf(beginning.name, sizeof beginning.name, "%s", bare_name(tensor->name));
+    for (size_t i = 0; i < count; i++)
+        beginning.values[i] = ddp_bf16_of(values[i]);
+    *sum += ddp_hash(&beginning, sizeof beginning);
+    return true;
+}
+
+void ddp_peft_base_hash(char text[DDP_PEFT_BASE_HASH], const char *base)
+{
+    ddp_safetensors *file = NULL;
+    char *path = NULL;
+    uint64_t sum = 0;
+    bool known = ddp_hf_find_weights(&path, base) == DDP_OK &&
+                 (path || ddp_text_ends_with(base, ".safetensors")) &&
+                 ddp_safetensors_open_model_header(&file, path ? path : base) == DDP_OK;
+    for (size_t i = 0; known && i < ddp_safetensors_count(file); i++)
+        known = add_tensor(&sum, ddp_safetensors_at(file, i));
+    ddp_safetensors_close(file);
+    free(path);
+    text[0] = '\0';
+    if (known)
+        snprintf(text, DDP_PEFT_BASE_HASH, "%016" PRIx64, sum);
+}

@@ -42,10 +42,10 @@ static bool add_tensor(uint64_t *sum, const struct ddp_safetensor *tensor)
     struct beginning beginning = {0};
     float values[VALUES];
     char raw[sizeof values];
-    const size_t size = strcmp(tensor->dtype, "F32") == 0 ? sizeof(float) : sizeof(uint16_t);
-    const size_t held = tensor->bytes / size, count = held < VALUES ? held : VALUES;
     if (is_spare(tensor->name) || strcmp(tensor->dtype, "I64") == 0)
         return true;
+    const size_t size = strcmp(tensor->dtype, "F32") == 0 ? sizeof(float) : sizeof(uint16_t);
+    const size_t held = tensor->bytes / size, count = held < VALUES ? held : VALUES;
     if (ddp_safetensors_read(tensor, 0, raw, count * size) != DDP_OK ||
         !ddp_hf_values_convert(values, raw, tensor->dtype, count))
         return false;

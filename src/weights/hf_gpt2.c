@@ -239,7 +239,6 @@ static enum ddp_status save(const char *path, const ddp_graph *graph, const floa
     struct target target = {.tensors = ddp_array_alloc(most, sizeof *target.tensors),
                             .names = ddp_array_alloc(most, sizeof *target.names),
                             .turned = ddp_array_alloc(most, sizeof *target.turned)};
-    ddp_atomic_file *file = NULL;
     enum ddp_status status =
         target.tensors && target.names && target.turned ? DDP_OK : DDP_ERR_MEMORY;
     for (int i = 0; status == DDP_OK && i < DDP_GPT2_TENSORS; i++) {
@@ -252,13 +251,8 @@ static enum ddp_status save(const char *path, const ddp_graph *graph, const floa
         }
     }
     if (status == DDP_OK)
-        status = ddp_atomic_file_open(&file, path);
-    if (status == DDP_OK)
-        status = ddp_safetensors_write_file(file, path, put_values, &target, target.tensors,
-                                            target.count, &metadata, 1);
-    if (status == DDP_OK)
-        status = ddp_atomic_file_commit(file);
-    ddp_atomic_file_close(file);
+        status = ddp_safetensors_write(path, put_values, &target, target.tensors, target.count,
+                                       &metadata, 1);
     free(target.turned);
     free(target.names);
     free(target.tensors);

@@ -28,25 +28,26 @@ struct ddp_safetensors_pair {
 /* Place of a dtype in the order by which the format's own library sorts; -1: unknown. */
 int ddp_safetensors_dtype_order(const char *dtype);
 
+typedef enum ddp_status ddp_safetensors_sink(void *arg, const void *data, size_t bytes);
+typedef enum ddp_status ddp_safetensors_source(void *arg, size_t tensor, ddp_safetensors_sink *sink,
+                                               void *sink_arg);
+
 /* Writes a file by way of core/atomic_file: on failure the old one is unchanged. The order
  * of tensors and metadata given does not matter: tensors are sorted by dtype, then name, as the
  * format's own library does, and metadata by key.
+ *   source    puts all values of tensor `tensor` of the array into the sink, in pieces of any size:
+ *             they may be made while they are written; NULL: they are the tensors' data
  *   metadata  free text for other tools; may be NULL when metadata_count is 0
  * DDP_ERR_INVALID (names that are not UTF-8 or not unique, sizes that do not fit), DDP_ERR_IO,
  * DDP_ERR_MEMORY. */
-enum ddp_status ddp_safetensors_write(const char *path, const struct ddp_safetensor *tensors,
+enum ddp_status ddp_safetensors_write(const char *path, ddp_safetensors_source *source,
+                                      void *source_arg, const struct ddp_safetensor *tensors,
                                       size_t tensor_count,
                                       const struct ddp_safetensors_pair *metadata,
                                       size_t metadata_count);
 
-/* The same bytes to where the caller wants them, piece after piece, of tensors whose values may be
- * made while they are written.
- *   name    for messages
- *   source  puts all values of tensor `tensor` of the array into the sink, in pieces of any size;
- *           NULL: they are the tensors' data */
-typedef enum ddp_status ddp_safetensors_sink(void *arg, const void *data, size_t bytes);
-typedef enum ddp_status ddp_safetensors_source(void *arg, size_t tensor, ddp_safetensors_sink *sink,
-                                               void *sink_arg);
+/* The same bytes to where the caller wants them, piece after piece.
+ *   name  for messages */
 enum ddp_status ddp_safetensors_write_to(ddp_safetensors_sink *sink, void *arg, const char *name,
                                          ddp_safetensors_source *source, void *source_arg,
                                          const struct ddp_safetensor *tensors, size_t tensor_count,

@@ -223,7 +223,8 @@ enum ddp_status ddp_safetensors_write_file(ddp_atomic_file *file, const char *pa
                                     metadata, metadata_count);
 }
 
-enum ddp_status ddp_safetensors_write(const char *path, const struct ddp_safetensor *tensors,
+enum ddp_status ddp_safetensors_write(const char *path, ddp_safetensors_source *source,
+                                      void *source_arg, const struct ddp_safetensor *tensors,
                                       size_t tensor_count,
                                       const struct ddp_safetensors_pair *metadata,
                                       size_t metadata_count)
@@ -232,8 +233,8 @@ enum ddp_status ddp_safetensors_write(const char *path, const struct ddp_safeten
     enum ddp_status status = ddp_atomic_file_open(&file, path);
     if (status != DDP_OK)
         return status;
-    status = ddp_safetensors_write_file(file, path, NULL, NULL, tensors, tensor_count, metadata,
-                                        metadata_count);
+    status = ddp_safetensors_write_file(file, path, source, source_arg, tensors, tensor_count,
+                                        metadata, metadata_count);
     if (status == DDP_OK)
         status = ddp_atomic_file_commit(file);
     ddp_atomic_file_close(file);

@@ -78,14 +78,8 @@ enum ddp_status ddp_train_weights_save(const char *path, const ddp_graph *graph,
     }
     struct ddp_safetensors_pair pairs[2];
     const size_t pair_count = ddp_train_weights_metadata(pairs, graph);
-    ddp_atomic_file *file = NULL;
-    enum ddp_status status = ddp_atomic_file_open(&file, path);
-    if (status == DDP_OK)
-        status = ddp_safetensors_write_file(file, path, flat ? NULL : put_parameter, &saving,
-                                            tensors, count, pairs, pair_count);
-    if (status == DDP_OK)
-        status = ddp_atomic_file_commit(file);
-    ddp_atomic_file_close(file);
+    enum ddp_status status = ddp_safetensors_write(path, flat ? NULL : put_parameter, &saving,
+                                                   tensors, count, pairs, pair_count);
     free(tensors);
     return status;
 }

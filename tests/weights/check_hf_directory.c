@@ -158,8 +158,8 @@ static void rewrite(const struct ddp_safetensor *changes, size_t count, const ch
             tensors[used].name += strlen(unprefixed);
         used++;
     }
-    ck_assert_int_eq(ddp_safetensors_write(scratch_path(FILE_MODEL), tensors, used, NULL, 0),
-                     DDP_OK);
+    const char *path = scratch_path(FILE_MODEL);
+    ck_assert_int_eq(ddp_safetensors_write(path, NULL, NULL, tensors, used, NULL, 0), DDP_OK);
     ddp_safetensors_close(file);
 }
 

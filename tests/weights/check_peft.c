@@ -421,7 +421,7 @@ static void write_tensors(const char *a, const char *b, const char *more, const 
         {.name = more, .dtype = dtype, .dim_count = 1, .dims = {1}, .data = a_data, .bytes = size},
     };
     save(NULL);
-    ck_assert_int_eq(ddp_safetensors_write(scratch_path("a/adapter_model.safetensors"),
+    ck_assert_int_eq(ddp_safetensors_write(scratch_path("a/adapter_model.safetensors"), NULL, NULL,
                                            tensors + (a == NULL), 3 - (a == NULL) - (more == NULL),
                                            NULL, 0),
                      DDP_OK);

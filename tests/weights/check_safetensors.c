@@ -30,7 +30,8 @@ START_TEST(the_bytes_are_those_of_the_format)
         "\"bias\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,16]},"
         "\"weight\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[16,40]}}";
     size_t bytes, length = (sizeof header - 1 + 7) / 8 * 8;
-    ck_assert_int_eq(ddp_safetensors_write(scratch_path("a"), three, 3, pairs, 2), DDP_OK);
+    ck_assert_int_eq(ddp_safetensors_write(scratch_path("a"), NULL, NULL, three, 3, pairs, 2),
+                     DDP_OK);
     const char *content = scratch_read("a", &bytes);
     ck_assert_uint_eq(bytes, 8 + length + 40);
     uint64_t stored;
@@ -49,7 +50,8 @@ END_TEST
 START_TEST(what_is_written_reads_back)
 {
     ddp_safetensors *file;
-    ck_assert_int_eq(ddp_safetensors_write(scratch_path("a"), three, 3, pairs, 2), DDP_OK);
+    ck_assert_int_eq(ddp_safetensors_write(scratch_path("a"), NULL, NULL, three, 3, pairs, 2),
+                     DDP_OK);
     ck_assert_int_eq(ddp_safetensors_open(&file, scratch_path("a")), DDP_OK);
     ck_assert_uint_eq(ddp_safetensors_count(file), 3);
     for (int i = 0; i < 3; i++) {
@@ -78,7 +80,8 @@ START_TEST(nothing_and_empty_tensors)
                                                   {"c", "F32", 1, {0}, NULL, 0}};
     ddp_safetensors *file;
     for (size_t count = 0; count <= 3; count += 3) {
-        ck_assert_int_eq(ddp_safetensors_write(scratch_path("a"), empty, count, NULL, 0), DDP_OK);
+        ck_assert_int_eq(
+            ddp_safetensors_write(scratch_path("a"), NULL, NULL, empty, count, NULL, 0), DDP_OK);
         ck_assert_int_eq(ddp_safetensors_open(&file, scratch_path("a")), DDP_OK);
         ck_assert_uint_eq(ddp_safetensors_count(file), count);
         ddp_safetensors_close(file);
@@ -92,7 +95,8 @@ START_TEST(data_begin_at_a_multiple_of_8)
         struct ddp_safetensor tensor = three[0];
         size_t bytes;
         tensor.name = &"abcdefgh"[8 - n];
-        ck_assert_int_eq(ddp_safetensors_write(scratch_path("a"), &tensor, 1, NULL, 0), DDP_OK);
+        ck_assert_int_eq(ddp_safetensors_write(scratch_path("a"), NULL, NULL, &tensor, 1, NULL, 0),
+                         DDP_OK);
         scratch_read("a", &bytes);
         ck_assert_uint_eq(bytes % 8, 0);
     }
@@ -105,19 +109,19 @@ START_TEST(writer_refuses_what_cannot_be)
     const char *path = scratch_path("a");
     capture_start();
     t[1].name = t[0].name;
-    int twice = ddp_safetensors_write(path, t, 2, NULL, 0);
+    int twice = ddp_safetensors_write(path, NULL, NULL, t, 2, NULL, 0);
     t[1].name = "__metadata__";
-    int reserved = ddp_safetensors_write(path, t, 2, NULL, 0);
+    int reserved = ddp_safetensors_write(path, NULL, NULL, t, 2, NULL, 0);
     t[1].name = "\xff\xfe";
-    int not_utf8 = ddp_safetensors_write(path, t, 2, NULL, 0);
+    int not_utf8 = ddp_safetensors_write(path, NULL, NULL, t, 2, NULL, 0);
     t[1] = three[2];
     t[1].bytes = 12;
-    int wrong_bytes = ddp_safetensors_write(path, t, 2, NULL, 0);
+    int wrong_bytes = ddp_safetensors_write(path, NULL, NULL, t, 2, NULL, 0);
     t[1] = three[2];
     t[1].dtype = "F31";
-    int wrong_dtype = ddp_safetensors_write(path, t, 2, NULL, 0);
+    int wrong_dtype = ddp_safetensors_write(path, NULL, NULL, t, 2, NULL, 0);
     const struct ddp_safetensors_pair same[] = {{"k", "v"}, {"k", "w"}};
-    int same_key = ddp_safetensors_write(path, three, 1, same, 2);
+    int same_key = ddp_safetensors_write(path, NULL, NULL, three, 1, same, 2);
     capture_stop();
     ck_assert_int_eq(twice, DDP_ERR_INVALID);
     ck_assert_int_eq(reserved, DDP_ERR_INVALID);
@@ -248,13 +252,15 @@ START_TEST(full_disk_leaves_the_old_file)
     static float large[1 << 16];
     const struct ddp_safetensor tensor = {"large", "F32", 1, {1 << 16}, large, sizeof large};
     struct rlimit limit = {.rlim_cur = 100000, .rlim_max = RLIM_INFINITY};
-    ck_assert_int_eq(ddp_safetensors_write(scratch_path("a"), three, 3, NULL, 0), DDP_OK);
+    ck_assert_int_eq(ddp_safetensors_write(scratch_path("a"), NULL, NULL, three, 3, NULL, 0),
+                     DDP_OK);
     signal(SIGXFSZ, SIG_IGN);
     getrlimit(RLIMIT_FSIZE, &limit);
     limit.rlim_cur = 100000;
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
     capture_start();
-    enum ddp_status status = ddp_safetensors_write(scratch_path("a"), &tensor, 1, NULL, 0);
+    enum ddp_status status =
+        ddp_safetensors_write(scratch_path("a"), NULL, NULL, &tensor, 1, NULL, 0);
     const char *text = capture_stop();
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_FSIZE, &limit);
@@ -267,12 +273,14 @@ END_TEST
 
 START_TEST(unwritable_directory_leaves_the_old_file)
 {
-    ck_assert_int_eq(ddp_safetensors_write(scratch_path("a"), three, 3, NULL, 0), DDP_OK);
+    ck_assert_int_eq(ddp_safetensors_write(scratch_path("a"), NULL, NULL, three, 3, NULL, 0),
+                     DDP_OK);
     ck_assert_int_eq(chmod(scratch, 0555), 0);
     if (!scratch_give_up_root())
         return;
     capture_start();
-    enum ddp_status status = ddp_safetensors_write(scratch_path("a"), three, 1, NULL, 0);
+    enum ddp_status status =
+        ddp_safetensors_write(scratch_path("a"), NULL, NULL, three, 1, NULL, 0);
     const char *text = capture_stop();
     ck_assert_int_eq(seteuid(getuid()), 0);
     chmod(scratch, 0777);

@@ -33,7 +33,8 @@ static enum ddp_status copy(const ddp_safetensors *file, const char *path, bool 
         return DDP_ERR_MEMORY;
     for (size_t i = 0; i < count; i++) /* backwards: the order must not matter */
         tensors[i] = *ddp_safetensors_at(file, count - 1 - i);
-    enum ddp_status status = ddp_safetensors_write(path, tensors, count, &pair, metadata);
+    enum ddp_status status =
+        ddp_safetensors_write(path, NULL, NULL, tensors, count, &pair, metadata);
     free(tensors);
     return status;
 }

@@ -6,6 +6,7 @@
 #include "core/bf16.h"
 #include "core/hash.h"
 #include "core/text.h"
+#include "weights/bnb.h"
 #include "weights/peft.h"
 #include "weights/safetensors_index.h"
 
@@ -30,10 +31,14 @@ static const char *bare_name(const char *name)
                                             : name;
 }
 
-/* What some files have and others leave out. */
-static bool is_spare(const char *name)
+/* An embedding or a vector, which are numbers in quantised bases too; not what some files have and
+ * others leave out. */
+static bool is_told_by(const struct ddp_safetensor *tensor)
 {
-    return ddp_text_ends_with(name, "inv_freq") || strcmp(name, "lm_head.weight") == 0;
+    size_t stem;
+    return (tensor->dim_count == 1 || strstr(tensor->name, "embed")) &&
+           strcmp(tensor->dtype, "I64") != 0 && !ddp_text_ends_with(tensor->name, "inv_freq") &&
+           !ddp_bnb_belongs(tensor->name, &stem);
 }
 
 /* false: its values cannot be read. */
@@ -42,7 +47,7 @@ static bool add_tensor(uint64_t *sum, const struct ddp_safetensor *tensor)
     struct beginning beginning = {0};
     float values[VALUES];
     char raw[sizeof values];
-    if (is_spare(tensor->name) || strcmp(tensor->dtype, "I64") == 0)
+    if (!is_told_by(tensor))
         return true;
     const size_t size = strcmp(tensor->dtype, "F32") == 0 ? sizeof(float) : sizeof(uint16_t);
     const size_t held = tensor->bytes / size, count = held < VALUES ? held : VALUES;

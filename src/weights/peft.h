@@ -54,10 +54,9 @@ enum ddp_status ddp_peft_outputs(const char *directory, int64_t *outputs);
 enum ddp_status ddp_peft_load(const char *directory, const struct ddp_hf_values *values,
                               size_t count);
 
-/* What tells one base from another of its shape: a hash of the first values of its tensors in bf16,
- * so that the same weights in float32 are the same base.
- *   text [out]  "": `base` is no Hugging Face directory and no file of it, or has other types, such
- *               as blocks */
+/* What tells one base from another of its shape: a hash of the first values of its embeddings and
+ * vectors in bf16: the same weights in float32, or quantised by bitsandbytes, are the same base.
+ *   text [out]  "": `base` is no Hugging Face directory and no file of it */
 #define DDP_PEFT_BASE_HASH 17
 void ddp_peft_base_hash(char text[DDP_PEFT_BASE_HASH], const char *base);
 

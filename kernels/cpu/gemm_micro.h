@@ -52,14 +52,14 @@ enum ddp_gemm_kind {
 };
 
 /* Rows of C, a multiple of DDP_GEMM_FEW or a single one: sums[row * columns.lines + j], a chain
- * over all depths of x[row * columns.depths + l] times column j. Several ask for columns that lie
- * side by side. */
+ * over packed depths of x[row * (their number) + l] times column j. Several ask for columns that
+ * lie side by side. */
 #define DDP_GEMM_FEW  4
 #define DDP_GEMM_ROWS 16
 struct ddp_gemm_row {
     const float *x;
     int64_t rows;
-    struct ddp_gemm_lines columns; /* of form F32 or WIDENED */
+    struct ddp_gemm_lines columns; /* not of form PAIRS */
     float *sums;
 };
 

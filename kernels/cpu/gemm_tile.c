@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/gemm_tile.h"
 
+#include "core/bf16.h"
 #include "core/memory.h"
 #include "kernels/cpu/gemm_micro.h"
 
@@ -37,7 +38,6 @@ struct multiply {
     const struct ddp_gemm *gemm;
     const struct ddp_gemm_set *set;
     enum ddp_gemm_form a_form, b_form;
-    bool flush;                    /* denormals are zeros */
     int64_t strip, most_rows;      /* columns and rows of the largest micro-kernel that is used */
     int64_t row, rows;             /* of C */
     int64_t depth, depths, packed; /* the part of K, and how many packed depths it becomes */
@@ -49,6 +49,12 @@ struct multiply {
 static int64_t at_most(int64_t value, int64_t limit)
 {
     return value < limit ? value : limit;
+}
+
+/* Of those that are left. */
+static int64_t depths_of_part(const struct ddp_gemm *g, int64_t rest)
+{
+    return g->bf16 ? at_most(2 * ddp_gemm_part((rest + 1) / 2), rest) : ddp_gemm_part(rest);
 }
 
 static int64_t round_up(int64_t value, int64_t granule)
@@ -65,9 +71,8 @@ static const void *element_of(const void *operand, bool bf16, int64_t at)
 static void begin_part(struct multiply *run, int64_t depth)
 {
     const struct ddp_gemm *g = run->gemm;
-    const int64_t rest = g->k - depth;
     run->depth = depth;
-    run->depths = g->bf16 ? at_most(2 * ddp_gemm_part((rest + 1) / 2), rest) : ddp_gemm_part(rest);
+    run->depths = depths_of_part(g, g->k - depth);
     run->packed = run->a_form == DDP_GEMM_PAIRS     ? (run->depths + 1) / 2
                   : run->a_form == DDP_GEMM_SWAPPED ? round_up(run->depths, 2)
                                                     : run->depths;
@@ -103,27 +108,27 @@ static struct ddp_gemm_lines rows_of_a(const struct multiply *run, int64_t row, 
                                    .form = run->a_form};
 }
 
-/* Flushing of denormals, switched on around micro-kernels alone. */
-static unsigned begin_flushing(const struct multiply *run)
+/* Flushing of denormals, switched on around products of bf16 alone. */
+static unsigned begin_flushing(bool bf16)
 {
 #ifdef __x86_64__
     const unsigned before = _mm_getcsr();
-    if (run->flush)
+    if (bf16)
         _mm_setcsr(before | 0x8040);
     return before;
 #else
-    (void)run;
+    (void)bf16;
     return 0;
 #endif
 }
 
-static void end_flushing(const struct multiply *run, unsigned before)
+static void end_flushing(bool bf16, unsigned before)
 {
 #ifdef __x86_64__
-    if (run->flush)
+    if (bf16)
         _mm_setcsr(before);
 #else
-    (void)run;
+    (void)bf16;
     (void)before;
 #endif
 }
@@ -187,7 +192,7 @@ static void run_rows(const struct multiply *run, const float *packed, int64_t ro
         micro.a_step = g->lda;
         kind = g->transpose_a ? DDP_GEMM_PACKED : DDP_GEMM_A_IN_PLACE;
     }
-    const unsigned flushing = begin_flushing(run);
+    const unsigned flushing = begin_flushing(g->bf16);
     for (int64_t j = 0; j < run->columns; j += run->strip) {
         const int64_t here = at_most(run->columns - j, run->strip);
         const int64_t width = round_up(here, set->lanes);
@@ -207,7 +212,7 @@ static void run_rows(const struct multiply *run, const float *packed, int64_t ro
         micro.columns = here;
         run_kernel(set, set->kernels[use][rows - 1][width / set->lanes - 1], &micro, rows, width);
     }
-    end_flushing(run, flushing);
+    end_flushing(g->bf16, flushing);
     if (run->last && g->epilogue)
         g->epilogue(g->epilogue_arg, row, rows, run->column, run->columns);
 }
@@ -346,7 +351,6 @@ static void choose(struct multiply *run, enum ddp_isa isa)
         const struct ddp_gemm_set *pairs = ddp_gemm_pairs_set(isa);
         run->set = pairs ? pairs : run->set;
         run->a_form = run->b_form = pairs ? DDP_GEMM_PAIRS : DDP_GEMM_SWAPPED;
-        run->flush = true;
     }
     const int64_t high = run->set->rows, wide = run->set->wide;
     const bool is_wide = wide > 0 && run->rows <= WIDE_PANELS * wide &&
@@ -390,24 +394,39 @@ static void run_tile(struct multiply *run, const struct ddp_gemm_tile *tile, int
 struct vector {
     const struct ddp_gemm *gemm;
     const struct ddp_gemm_set *set;
-    const void *b;
-    const float *x;
+    const void *x, *b;
     bool along;
     enum ddp_gemm_form form;
     int64_t rows, x_row, x_step, b_step, n, c_row, c_step;
     float *c;
 };
 
+/* Of x, as an operand is packed: zeros in rows that do not exist, and behind an odd K. */
+static void pack_x(const struct vector *v, int64_t rows, int64_t depth, int64_t depths, float *to)
+{
+    const bool bf16 = v->gemm->bf16;
+    const int64_t packed = bf16 ? round_up(depths, 2) : depths;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t l = 0; l < packed; l++) {
+            const int64_t from = bf16 ? l ^ 1 : l;
+            const int64_t at = i * v->x_row + (depth + from) * v->x_step;
+            if (i >= v->rows || from >= depths)
+                to[i * packed + l] = 0;
+            else if (bf16)
+                to[i * packed + l] = ddp_bf16_to_f32(((const uint16_t *)v->x)[at]);
+            else
+                to[i * packed + l] = ((const float *)v->x)[at];
+        }
+}
+
 /* Columns [first, first + columns). */
 static void run_vector(const struct vector *v, int64_t first, int64_t columns)
 {
-    float x[DDP_GEMM_ROWS * DDP_GEMM_PART], sums[ROW_SUMS];
+    float x[DDP_GEMM_ROWS * 2 * DDP_GEMM_PART], sums[ROW_SUMS];
     const int64_t k = v->gemm->k, whole = v->rows > 1 ? round_up(v->rows, DDP_GEMM_FEW) : 1;
     for (int64_t depth = 0, depths; depth < k; depth += depths) {
-        depths = ddp_gemm_part(k - depth);
-        for (int64_t i = 0; i < whole; i++)
-            for (int64_t l = 0; l < depths; l++)
-                x[i * depths + l] = i < v->rows ? v->x[i * v->x_row + (depth + l) * v->x_step] : 0;
+        depths = depths_of_part(v->gemm, k - depth);
+        pack_x(v, whole, depth, depths, x);
         const int64_t at = v->along ? depth * v->b_step + first : first * v->b_step + depth;
         const struct ddp_gemm_row row = {
             .x = x,
@@ -435,6 +454,7 @@ static void run_row(const struct ddp_gemm *g, const struct ddp_gemm_tile *tile,
                     const struct ddp_gemm_set *set)
 {
     struct vector v = {.gemm = g, .set = set, .c = g->c, .rows = 1};
+    v.form = g->bf16 ? DDP_GEMM_SWAPPED : g->b_bf16 ? DDP_GEMM_WIDENED : DDP_GEMM_F32;
     const bool column = g->n == 1 && !g->b_bf16 && g->m != 1;
     int64_t some = ROW_COLUMNS;
     if (column) {
@@ -449,7 +469,7 @@ static void run_row(const struct ddp_gemm *g, const struct ddp_gemm_tile *tile,
         v.rows = tile->rows;
         v.x_row = g->transpose_a ? 1 : g->lda;
         v.x_step = g->transpose_a ? g->lda : 1;
-        v.x = (const float *)g->a + tile->row * v.x_row;
+        v.x = element_of(g->a, g->bf16, tile->row * v.x_row);
         v.b = g->b;
         v.b_step = g->ldb;
         v.along = !g->transpose_b;
@@ -457,13 +477,14 @@ static void run_row(const struct ddp_gemm *g, const struct ddp_gemm_tile *tile,
         v.c_row = g->ldc;
         v.c_step = 1;
         v.c = g->c + tile->row * g->ldc;
-        v.form = g->b_bf16 ? DDP_GEMM_WIDENED : DDP_GEMM_F32;
         some = at_most(some, ROW_SUMS / round_up(v.rows, DDP_GEMM_FEW) / 64 * 64);
     }
     const int64_t begin = column ? tile->row : tile->column;
     const int64_t end = begin + (column ? tile->rows : tile->columns);
+    const unsigned flushing = begin_flushing(g->bf16);
     for (int64_t first = begin; first < end; first += some)
         run_vector(&v, first, at_most(end - first, some));
+    end_flushing(g->bf16, flushing);
     if (g->epilogue)
         g->epilogue(g->epilogue_arg, tile->row, tile->rows, tile->column, tile->columns);
 }
@@ -471,10 +492,11 @@ static void run_row(const struct ddp_gemm *g, const struct ddp_gemm_tile *tile,
 /* Whether memory bounds the product. */
 static bool is_row(const struct ddp_gemm *g, const struct ddp_gemm_set *set)
 {
-    if (g->bf16 || g->b_block)
+    if (g->b_block)
         return false;
+    const int few = g->bf16 ? set->few / 2 : set->few;
     return g->m == 1 || (g->n == 1 && !g->b_bf16) ||
-           (g->m <= set->few && !g->transpose_b && g->k >= FEW_ELEMENTS / g->n);
+           (g->m <= few && !g->transpose_b && g->k >= FEW_ELEMENTS / g->n);
 }
 
 bool ddp_gemm_tile_run(const struct ddp_gemm *gemm, const struct ddp_gemm_tile *tile,
@@ -483,7 +505,7 @@ bool ddp_gemm_tile_run(const struct ddp_gemm *gemm, const struct ddp_gemm_tile *
     struct multiply run = {.gemm = gemm, .row = tile->row, .rows = tile->rows};
     choose(&run, isa);
     if (is_row(gemm, run.set)) {
-        run_row(gemm, tile, run.set);
+        run_row(gemm, tile, ddp_gemm_set(isa));
         return true;
     }
     _Alignas(DDP_CACHE_LINE) float left[ROW_PANELS * 16 * 2 * DDP_GEMM_PART], small[SMALL_PANEL];

@@ -53,10 +53,37 @@ START_TEST(test_smallest)
 }
 END_TEST
 
+/* The zeros that fill up an odd K make +0 of -0. */
+START_TEST(test_odd_depths)
+{
+    const operand a[3] = {operand_from(-0x1p-75F), 0, operand_from(-0.0f)};
+    const operand b[3] = {operand_from(0x1p-75F), 0, operand_from(1)};
+    EACH_ISA(isa)
+    for (int transposed = 0; transposed < 2; transposed++) {
+        float c = NAN;
+        const struct ddp_gemm gemm = {.bf16 = true,
+                                      .transpose_b = transposed,
+                                      .m = 1,
+                                      .n = 1,
+                                      .k = 3,
+                                      .a = a,
+                                      .b = b,
+                                      .c = &c,
+                                      .lda = 3,
+                                      .ldb = transposed ? 3 : 1,
+                                      .ldc = 1};
+        ck_assert_int_eq(ddp_gemm_on(&gemm, isa, NULL), DDP_OK);
+        ck_assert_msg(c == 0 && !signbit(c), "set %d, flag %d: %a", (int)isa, transposed,
+                      (double)c);
+    }
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("gemm_bf16");
     TCase *tc = product_case(suite, "gemm_bf16");
     tcase_add_test(tc, test_smallest);
+    tcase_add_test(tc, test_odd_depths);
     return suite;
 }

@@ -72,7 +72,7 @@ what="training, from another node's memory" nodes=1:2
 i=0
 while [ $i -lt 200 ]; do echo "line $i of a text"; i=$((i + 1)); done >"$work/text"
 set -- "$trainer" --model gpt2 --data "$work/text" --layers 1 --heads 2 --channels 32 --seq-len 16 --batch-size 1 --global-batch 12 \
-    --threads 1 --no-eval --steps 1000 --quiet
+    --threads 1 --no-eval --steps 500 --quiet
 expect "$what, alone" 0 '' "$@" --save "$work/alone"
 set -- "$@" --copy-every 100 --save "$work/weights" --log "$work/log"
 DDP_FAULTS=slow:rank=0,ms=5 # in the first attempt only

@@ -6,7 +6,7 @@
 . "${srcdir:-.}/tests/lib/cli.inc"
 text=$work/text
 i=0
-while [ $i -lt 1000 ]; do
+while [ $i -lt 300 ]; do
     echo "line $i of a text that a model can learn"
     i=$((i + 1))
 done >"$text"
@@ -103,7 +103,7 @@ together() {
     while kill -0 $job 2>/dev/null; do
         now=$(proportional $job)
         [ "${now% B}" -le "$most" ] || most=${now% B}
-        sleep 0.02
+        sleep 0.05
     done
     wait $job || fail "$name: $(head -n 3 "$work/log")"
     close "$name" "$planned" "$most B" 32
@@ -111,7 +111,7 @@ together() {
 if [ -n "${DDP_SANITIZE:-}" ] || ! grep -q '^Pss:' /proc/self/smaps_rollup 2>/dev/null; then
     not_run "memory of two workers: the kernel or a sanitizer hides it"
 else
-    long="$gpt2 --batch-size 4 --steps 3 --no-eval --threads 1"
+    long="$gpt2 --batch-size 4 --steps 2 --no-eval --threads 1"
     together "ddp, one copy" $long
     together "ddp, zero 0" $long --zero 0
     together "ddp, zero 2" $long --zero 2 --bucket-mb 1

@@ -292,30 +292,32 @@ bool ranks_same(const void *memory, const void *expected, size_t bytes)
 
 /* --- values --- */
 
+static uint32_t hash_of(size_t i, int rank)
+{
+    return ((uint32_t)i * 2654435761u) ^ ((uint32_t)rank * 40503u + 77u) * 2246822519u;
+}
+
 void ranks_values(void *host, size_t count, enum ddp_dtype dtype, int rank)
 {
-    for (size_t i = 0; i < count; i++) {
-        uint32_t h = ((uint32_t)i * 2654435761u) ^ ((uint32_t)rank * 40503u + 77u) * 2246822519u;
-        double value = ((int32_t)h) / 3.0e4;
-        switch (dtype) {
-        case DDP_F32:
-            ((float *)host)[i] = (float)value;
-            break;
-        case DDP_F64:
-            ((double *)host)[i] = value;
-            break;
-        case DDP_I32:
-            ((int32_t *)host)[i] = (int32_t)h;
-            break;
-        case DDP_I64:
-            ((int64_t *)host)[i] = (int64_t)((uint64_t)h * 4294967291u);
-            break;
-        case DDP_BF16:
-            ((uint16_t *)host)[i] = (uint16_t)h;
-            break;
-        default:
-            break;
-        }
+#define VALUES(type, value)                                                                        \
+    for (size_t i = 0; i < count; i++) {                                                           \
+        const uint32_t h = hash_of(i, rank);                                                       \
+        ((type *)host)[i] = (type)(value);                                                         \
+    }                                                                                              \
+    break
+    switch (dtype) {
+    case DDP_F32:
+        VALUES(float, (int32_t)h / 3.0e4);
+    case DDP_F64:
+        VALUES(double, (int32_t)h / 3.0e4);
+    case DDP_I32:
+        VALUES(int32_t, h);
+    case DDP_I64:
+        VALUES(int64_t, (uint64_t)h * 4294967291u);
+    case DDP_BF16:
+        VALUES(uint16_t, h);
+    default:
+        break;
     }
 }
 

@@ -70,11 +70,10 @@ enum ddp_status ddp_checkpoint_wait(ddp_checkpoint_writer *writer);
 
 /* --- Reading ---------------------------------------------------------------------------------- */
 
-/* A checkpoint in memory, every byte checked. */
+/* A checkpoint, every byte checked; its files of tensors are open. */
 struct ddp_checkpoint {
     char *path; /* NULL: there is none */
     struct ddp_checkpoint_state state;
-    void *bytes[DDP_CHECKPOINT_PARTS];
     ddp_safetensors *files[DDP_CHECKPOINT_PARTS];
     void *own; /* state of the program's own; NULL: none */
 };
@@ -99,15 +98,11 @@ enum ddp_status ddp_checkpoint_find_weights(char **file, const char *path, bool 
 /* Gives the files back; path, state and the program's own stay. */
 void ddp_checkpoint_drop_files(struct ddp_checkpoint *checkpoint);
 
-/* Copies the weights to a flat array; the file is given back. DDP_ERR_FORMAT: other tensors than
- * the graph has; `flat` is untouched then. */
-enum ddp_status ddp_checkpoint_take_weights(struct ddp_checkpoint *checkpoint,
-                                            const ddp_graph *graph, float *flat);
-
-/* Copies a state array of the optimizer to a flat array. DDP_ERR_FORMAT: it is not there, or not
- * with the graph's shapes. */
-enum ddp_status ddp_checkpoint_take_array(const struct ddp_checkpoint *checkpoint,
-                                          const ddp_graph *graph, const char *name, float *flat);
+/* Reads `count` elements of a flat array, from `begin`: all of its tensors that lie there.
+ *   array  NULL: the weights; else the name of a state array
+ * DDP_ERR_FORMAT: a tensor is not there, or not with the graph's shape. DDP_ERR_IO. */
+enum ddp_status ddp_checkpoint_take(const struct ddp_checkpoint *checkpoint, const ddp_graph *graph,
+                                    const char *array, int64_t begin, int64_t count, float *values);
 
 /* For both sides: the tensors of a flat array, with the names they have in the file.
  *   array    NULL: the weights; else the name of a state array

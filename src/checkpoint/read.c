@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The reading half of checkpoint.h. Files are read into memory once, and what is checked there is
- * what is used: a file that changes meanwhile cannot matter. */
+ * The reading half of checkpoint.h. Files of tensors are checked from end to end and stay open;
+ * values are read from them where they are wanted, so that nobody has room for all. */
 #include "config.h"
 
 #include "checkpoint/checkpoint.h"
@@ -86,57 +86,41 @@ const struct ddp_parameter *ddp_checkpoint_tensor_parameter(const ddp_graph *gra
     }
 }
 
-/* Copies the tensors of a file that belong to an array into it; all are checked before. */
-static enum ddp_status take(const struct ddp_checkpoint *checkpoint, int part,
-                            const ddp_graph *graph, const char *array, float *flat)
+/* Whether the file's tensor is this parameter's. */
+static bool fits(const struct ddp_safetensor *found, const struct ddp_parameter *parameter)
 {
-    const size_t count = ddp_checkpoint_tensor_count(graph, array);
-    const ddp_safetensors *file = checkpoint->files[part];
-    struct ddp_safetensor *wanted = ddp_array_alloc(count, sizeof *wanted);
-    char **names = ddp_array_alloc(count, sizeof *names);
-    enum ddp_status status = wanted && names ? DDP_OK : DDP_ERR_MEMORY;
-    if (status == DDP_OK)
-        status = ddp_checkpoint_tensors(graph, array, flat, wanted, names);
-    for (size_t i = 0; status == DDP_OK && i < count; i++) {
-        const struct ddp_safetensor *found = ddp_safetensors_find(file, names[i]);
-        if (!found || strcmp(found->dtype, "F32") != 0 || found->dim_count != wanted[i].dim_count ||
-            memcmp(found->dims, wanted[i].dims, (size_t)found->dim_count * sizeof(int64_t)) != 0)
-            status = ddp_fail(DDP_ERR_FORMAT,
-                              "%s/%s: no tensor %s of the model's shape: the "
-                              "checkpoint is from another model",
-                              checkpoint->path, ddp_checkpoint_part_names[part], names[i]);
+    return found && strcmp(found->dtype, "F32") == 0 && found->dim_count == parameter->dim_count &&
+           memcmp(found->dims, parameter->dims, (size_t)found->dim_count * sizeof(int64_t)) == 0;
+}
+
+enum ddp_status ddp_checkpoint_take(const struct ddp_checkpoint *checkpoint, const ddp_graph *graph,
+                                    const char *array, int64_t begin, int64_t count, float *values)
+{
+    const int part = array ? DDP_CHECKPOINT_OPTIMIZER : DDP_CHECKPOINT_MODEL;
+    enum ddp_status status = DDP_OK;
+    memset(values, 0, (size_t)count * sizeof *values);
+    for (int p = 0; status == DDP_OK && p < ddp_graph_parameter_count(graph); p++) {
+        const struct ddp_parameter *parameter = ddp_graph_parameter_at(graph, p);
+        const int64_t first = parameter->offset, last = first + parameter->count;
+        const int64_t from = first > begin ? first : begin;
+        const int64_t end = last < begin + count ? last : begin + count;
+        if (from >= end || (parameter->statistic && !has_statistics(array)))
+            continue;
+        char *name = tensor_name(array, parameter->name);
+        if (!name)
+            return DDP_ERR_MEMORY;
+        const struct ddp_safetensor *found = ddp_safetensors_find(checkpoint->files[part], name);
+        status = fits(found, parameter)
+                     ? ddp_safetensors_read(found, (size_t)(from - first) * sizeof *values,
+                                            values + (from - begin),
+                                            (size_t)(end - from) * sizeof *values)
+                     : ddp_fail(DDP_ERR_FORMAT,
+                                "%s/%s: no tensor %s of the model's shape: the checkpoint is from "
+                                "another model",
+                                checkpoint->path, ddp_checkpoint_part_names[part], name);
+        free(name);
     }
-    for (size_t i = 0; status == DDP_OK && i < count; i++) {
-        const struct ddp_safetensor *found = ddp_safetensors_find(file, names[i]);
-        memcpy(flat + ((const float *)wanted[i].data - flat), found->data, found->bytes);
-    }
-    for (size_t i = 0; names && i < count; i++)
-        free(names[i]);
-    free(names);
-    free(wanted);
     return status;
-}
-
-static void close_part(struct ddp_checkpoint *checkpoint, int part)
-{
-    ddp_safetensors_close(checkpoint->files[part]);
-    free(checkpoint->bytes[part]);
-    checkpoint->files[part] = NULL;
-    checkpoint->bytes[part] = NULL;
-}
-
-enum ddp_status ddp_checkpoint_take_weights(struct ddp_checkpoint *checkpoint,
-                                            const ddp_graph *graph, float *flat)
-{
-    enum ddp_status status = take(checkpoint, DDP_CHECKPOINT_MODEL, graph, NULL, flat);
-    close_part(checkpoint, DDP_CHECKPOINT_MODEL);
-    return status;
-}
-
-enum ddp_status ddp_checkpoint_take_array(const struct ddp_checkpoint *checkpoint,
-                                          const ddp_graph *graph, const char *name, float *flat)
-{
-    return take(checkpoint, DDP_CHECKPOINT_OPTIMIZER, graph, name, flat);
 }
 
 /* --- reading and checking --------------------------------------------------------------------- */
@@ -157,8 +141,9 @@ static int open_file(int dir_fd, const char *name, uint64_t *bytes, char *reason
     return -1;
 }
 
-/* Reads exactly that many bytes and sums them up; fewer are there: false. */
-static bool read_bytes(int fd, char *bytes, size_t count, uint32_t *crc32, char *reason)
+/* Reads exactly that many bytes and sums them up; fewer are there: false.
+ *   keep  false: in `bytes` is room for a piece */
+static bool read_bytes(int fd, char *bytes, size_t count, bool keep, uint32_t *crc32, char *reason)
 {
     uLong sum = 0;
     while (count > 0) {
@@ -169,7 +154,7 @@ static bool read_bytes(int fd, char *bytes, size_t count, uint32_t *crc32, char 
             return ddp_checkpoint_wrong(reason, "cannot read it: %s",
                                         n < 0 ? strerror(errno) : "it is truncated");
         sum = crc32_z(sum, (const Bytef *)bytes, (size_t)n);
-        bytes += n;
+        bytes += keep ? n : 0;
         count -= (size_t)n;
     }
     *crc32 = (uint32_t)sum;
@@ -189,7 +174,7 @@ static bool read_state(struct ddp_checkpoint_state *state, int dir_fd, char *rea
         return ddp_checkpoint_wrong(reason, "it has %" PRIu64 " bytes, which is too many", bytes);
     }
     text = malloc((size_t)bytes + 1);
-    const bool good = text && read_bytes(fd, text, (size_t)bytes, &unused, reason) &&
+    const bool good = text && read_bytes(fd, text, (size_t)bytes, true, &unused, reason) &&
                       ddp_checkpoint_state_parse(state, text, (size_t)bytes, reason);
     if (!text)
         ddp_checkpoint_wrong(reason, DDP_CHECKPOINT_NO_MEMORY);
@@ -212,6 +197,7 @@ static bool check_size(int dir_fd, const char *name, const struct ddp_checkpoint
                                 bytes, sum->bytes);
 }
 
+/*   memory [out]  of the file's bytes; NULL: they are only checked */
 static bool read_file(int dir_fd, const char *name, const struct ddp_checkpoint_part_sum *sum,
                       void **memory, char *reason)
 {
@@ -219,10 +205,14 @@ static bool read_file(int dir_fd, const char *name, const struct ddp_checkpoint_
     int fd;
     if (!check_size(dir_fd, name, sum, &fd, reason))
         return false;
-    *memory = malloc((size_t)sum->bytes + 1);
-    bool good = *memory != NULL || ddp_checkpoint_wrong(reason, DDP_CHECKPOINT_NO_MEMORY);
-    good = good && read_bytes(fd, *memory, (size_t)sum->bytes, &crc32, reason);
+    char *bytes = malloc(memory ? (size_t)sum->bytes + 1 : PIECE_BYTES);
+    bool good = bytes != NULL || ddp_checkpoint_wrong(reason, DDP_CHECKPOINT_NO_MEMORY);
+    good = good && read_bytes(fd, bytes, (size_t)sum->bytes, memory != NULL, &crc32, reason);
     close(fd);
+    if (memory)
+        *memory = bytes;
+    else
+        free(bytes);
     if (good && crc32 != sum->crc32)
         good = ddp_checkpoint_wrong(
             reason, "it is damaged: its CRC-32 is %08" PRIx32 ", and state.json says %08" PRIx32,
@@ -230,20 +220,22 @@ static bool read_file(int dir_fd, const char *name, const struct ddp_checkpoint_
     return good;
 }
 
-static bool read_part(struct ddp_checkpoint *checkpoint, int dir_fd, int part, char *reason)
+static bool check_part(const struct ddp_checkpoint *checkpoint, int dir_fd, int part, char *reason)
 {
-    return read_file(dir_fd, ddp_checkpoint_part_names[part], &checkpoint->state.parts[part],
-                     &checkpoint->bytes[part], reason);
+    return read_file(dir_fd, ddp_checkpoint_part_names[part], &checkpoint->state.parts[part], NULL,
+                     reason);
 }
 
-/* The files of a checkpoint, parsed once they are known to be what was written. */
-static enum ddp_status parse_parts(struct ddp_checkpoint *checkpoint)
+/* The files of a checkpoint, opened once they are known to be what was written. */
+static enum ddp_status open_parts(struct ddp_checkpoint *checkpoint)
 {
     enum ddp_status status = DDP_OK;
-    for (int i = 0; status == DDP_OK && i < DDP_CHECKPOINT_PARTS; i++)
+    for (int i = 0; status == DDP_OK && i < DDP_CHECKPOINT_PARTS; i++) {
+        char *path = ddp_path_in(checkpoint->path, ddp_checkpoint_part_names[i]);
         status =
-            ddp_safetensors_parse(&checkpoint->files[i], checkpoint->path, checkpoint->bytes[i],
-                                  (size_t)checkpoint->state.parts[i].bytes);
+            path ? ddp_safetensors_open_header(&checkpoint->files[i], path, true) : DDP_ERR_MEMORY;
+        free(path);
+    }
     return status;
 }
 
@@ -257,7 +249,7 @@ static bool read_whole(struct ddp_checkpoint *checkpoint, int dir_fd, const char
         return false;
     for (int i = 0; i < DDP_CHECKPOINT_PARTS; i++) {
         *file = ddp_checkpoint_part_names[i];
-        if (!read_part(checkpoint, dir_fd, i, reason))
+        if (!check_part(checkpoint, dir_fd, i, reason))
             return false;
     }
     if (!*checkpoint->state.own_file)
@@ -296,8 +288,10 @@ bool ddp_checkpoint_looks_whole(int dir_fd, int64_t step)
 
 void ddp_checkpoint_drop_files(struct ddp_checkpoint *checkpoint)
 {
-    for (int i = 0; i < DDP_CHECKPOINT_PARTS; i++)
-        close_part(checkpoint, i);
+    for (int i = 0; i < DDP_CHECKPOINT_PARTS; i++) {
+        ddp_safetensors_close(checkpoint->files[i]);
+        checkpoint->files[i] = NULL;
+    }
 }
 
 void ddp_checkpoint_free(struct ddp_checkpoint *checkpoint)
@@ -344,7 +338,7 @@ static enum ddp_status read_latest(struct ddp_checkpoint *checkpoint,
                      checkpoint->path, checkpoint->state.cursor.step);
         }
         if (status == DDP_OK)
-            return parse_parts(checkpoint);
+            return open_parts(checkpoint);
         if (status != DDP_ERR_FORMAT)
             return status;
         ddp_log(DDP_LOG_WARNING, "skipped a damaged checkpoint: %s", text);
@@ -410,7 +404,7 @@ enum ddp_status ddp_checkpoint_read(struct ddp_checkpoint *checkpoint, const cha
     if (status == DDP_ERR_FORMAT)
         (void)ddp_fail(status, "not a complete checkpoint: %s", text);
     if (status == DDP_OK)
-        status = parse_parts(checkpoint);
+        status = open_parts(checkpoint);
     if (status != DDP_OK)
         ddp_checkpoint_free(checkpoint);
     return status;
@@ -429,11 +423,10 @@ static enum ddp_status check_weights(const char *path, char *text, size_t size)
                         : ddp_checkpoint_wrong(reason, "cannot open it: %s", strerror(errno));
     if (good) {
         file = ddp_checkpoint_part_names[DDP_CHECKPOINT_MODEL];
-        good = read_part(&checkpoint, fd, DDP_CHECKPOINT_MODEL, reason);
+        good = check_part(&checkpoint, fd, DDP_CHECKPOINT_MODEL, reason);
     }
     if (fd >= 0)
         close(fd);
-    free(checkpoint.bytes[DDP_CHECKPOINT_MODEL]);
     if (good)
         return DDP_OK;
     if (strcmp(reason, DDP_CHECKPOINT_NO_MEMORY) == 0)

@@ -162,12 +162,13 @@ static enum ddp_status save_state(ddp_mode *mode, int i, int64_t begin, int64_t 
     return ddp_share_save_state(&((struct ddp *)mode)->share, i, begin, count, values);
 }
 
-static enum ddp_status load_state(ddp_mode *mode, int i, const float *flat)
+static enum ddp_status load_state(ddp_mode *mode, int i, int64_t begin, int64_t count,
+                                  const float *values)
 {
     const int own = i - ddp_mode_state_count(mode);
     if (own >= 0)
-        return ddp_local_load_array(&((struct ddp *)mode)->local, own, flat);
-    return ddp_share_load_state(&((struct ddp *)mode)->share, i, flat);
+        return ddp_local_load_array(&((struct ddp *)mode)->local, own, values);
+    return ddp_share_load_state(&((struct ddp *)mode)->share, i, begin, count, values);
 }
 
 static enum ddp_status put_weights(ddp_mode *mode, int64_t begin, int64_t count,

@@ -36,7 +36,8 @@ struct ddp_mode_ops {
      * updater's state. */
     enum ddp_status (*save_state)(ddp_mode *mode, int i, int64_t begin, int64_t count,
                                   float *values);
-    enum ddp_status (*load_state)(ddp_mode *mode, int i, const float *flat);
+    enum ddp_status (*load_state)(ddp_mode *mode, int i, int64_t begin, int64_t count,
+                                  const float *values);
     /* As ddp_mode_get_weights(); NULL: the first replica has them all. */
     enum ddp_status (*get_weights)(ddp_mode *mode, int64_t begin, int64_t count, float *values);
     /* As ddp_mode_complete_weights(), if weights are missing, for at least these elements: as long
@@ -101,9 +102,10 @@ bool ddp_dp_stages(const struct ddp_mode_setup *setup, bool host_memory, int rep
 float *ddp_mode_state(const ddp_mode *mode, int i);
 int ddp_mode_state_count(const ddp_mode *mode);
 
-/* Copies the whole array to or from host memory; done when these return. */
+/* Copies elements to or from host memory; done when these return. */
 enum ddp_status ddp_mode_copy_state_out(const ddp_mode *mode, int i, int64_t begin, int64_t count,
                                         float *values);
-enum ddp_status ddp_mode_copy_state_in(const ddp_mode *mode, int i, const float *flat);
+enum ddp_status ddp_mode_copy_state_in(const ddp_mode *mode, int i, int64_t begin, int64_t count,
+                                       const float *values);
 
 #endif

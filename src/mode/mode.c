@@ -57,30 +57,39 @@ void ddp_mode_destroy(ddp_mode *mode)
 
 /* --- the moving average ----------------------------------------------------------------------- */
 
-/* Weights and their average change places, by way of rank 0's memory. */
+/* `count` weights and their average change places, by way of rank 0's memory.
+ *   values  room for both; NULL: another rank */
+static enum ddp_status exchange_piece(ddp_mode *mode, int64_t begin, int64_t count, bool begun,
+                                      float *values)
+{
+    const int last = ddp_mode_state_count(mode) - 1;
+    float *average = values ? values + count : NULL;
+    enum ddp_status status = ddp_mode_get_weights(mode, begin, count, values);
+    if (status == DDP_OK)
+        status = ddp_mode_save_state(mode, last, begin, count, average);
+    if (!begun && average) /* there was no step */
+        memcpy(average, values, (size_t)count * sizeof *average);
+    if (status == DDP_OK)
+        status = mode->ops->put_weights(mode, begin, count, average);
+    return status == DDP_OK ? ddp_mode_load_state(mode, last, begin, count, values, false) : status;
+}
+
+/* All of them: in pieces where no rank has them all. */
 static enum ddp_status exchange(ddp_mode *mode)
 {
     const ddp_graph *graph = mode->setup.whole ? mode->setup.whole : mode->setup.graph;
     const int64_t count = ddp_graph_flat_count(graph);
-    const int last = ddp_mode_state_count(mode) - 1;
+    const bool parted = mode->setup.thin_weights || mode->setup.stages > 1;
+    const int64_t most = parted && count > PART ? PART : count;
     const bool holds = !mode->setup.comm || ddp_comm_rank(mode->setup.comm) == 0;
-    float *weights = holds ? ddp_array_alloc(2 * (size_t)count, sizeof *weights) : NULL;
-    float *average = weights ? weights + count : NULL;
-    enum ddp_status status = !holds || weights ? DDP_OK : DDP_ERR_MEMORY;
-    if (status == DDP_OK)
-        status = ddp_mode_get_weights(mode, 0, count, weights);
-    if (status == DDP_OK)
-        status = ddp_mode_save_state(mode, last, 0, count, average);
-    if (!mode->averages && average) /* there was no step */
-        memcpy(average, weights, (size_t)count * sizeof *average);
-    if (status == DDP_OK)
-        status = mode->ops->put_weights(mode, 0, count, average);
-    const bool averaged = !mode->averaged;
-    if (status == DDP_OK)
-        status = ddp_mode_load_state(mode, last, weights, false);
+    const bool averaged = !mode->averaged, begun = mode->averages;
+    float *values = holds ? ddp_array_alloc(2 * (size_t)most, sizeof *values) : NULL;
+    enum ddp_status status = !holds || values ? DDP_OK : DDP_ERR_MEMORY;
+    for (int64_t at = 0; status == DDP_OK && at < count; at += most)
+        status = exchange_piece(mode, at, count - at < most ? count - at : most, begun, values);
     mode->averaged = averaged;
     mode->failed = mode->failed || status != DDP_OK;
-    free(weights);
+    free(values);
     return status;
 }
 
@@ -214,11 +223,12 @@ enum ddp_status ddp_mode_copy_state_out(const ddp_mode *mode, int i, int64_t beg
     return status == DDP_OK ? ddp_device_synchronize(replica->device) : status;
 }
 
-enum ddp_status ddp_mode_copy_state_in(const ddp_mode *mode, int i, const float *flat)
+enum ddp_status ddp_mode_copy_state_in(const ddp_mode *mode, int i, int64_t begin, int64_t count,
+                                       const float *values)
 {
     const struct ddp_replica *replica = mode->replicas;
-    enum ddp_status status =
-        ddp_device_copy_in(replica->device, ddp_mode_state(mode, i), flat, replica->flat_bytes);
+    enum ddp_status status = ddp_device_copy_in(replica->device, ddp_mode_state(mode, i) + begin,
+                                                values, (size_t)count * sizeof *values);
     return status == DDP_OK ? ddp_device_synchronize(replica->device) : status;
 }
 
@@ -229,14 +239,16 @@ enum ddp_status ddp_mode_save_state(ddp_mode *mode, int i, int64_t begin, int64_
                                  : ddp_mode_copy_state_out(mode, i, begin, count, values);
 }
 
-enum ddp_status ddp_mode_load_state(ddp_mode *mode, int i, const float *flat, bool everywhere)
+enum ddp_status ddp_mode_load_state(ddp_mode *mode, int i, int64_t begin, int64_t count,
+                                    const float *values, bool everywhere)
 {
     /* A checkpoint has the average in the weights' place, and them in the average's. */
     if (mode->setup.optimizer.average > 0 && i == ddp_mode_state_count(mode) - 1)
         mode->averages = mode->averaged = true;
     mode->everywhere = everywhere;
-    enum ddp_status status = mode->ops->load_state ? mode->ops->load_state(mode, i, flat)
-                                                   : ddp_mode_copy_state_in(mode, i, flat);
+    enum ddp_status status = mode->ops->load_state
+                                 ? mode->ops->load_state(mode, i, begin, count, values)
+                                 : ddp_mode_copy_state_in(mode, i, begin, count, values);
     mode->everywhere = false;
     return status;
 }

@@ -222,15 +222,15 @@ struct ddp_mode_apart ddp_mode_apart_now(const ddp_mode *mode);
 /* Whether array i means anything, if workers differ like this; other workers' arrays do not. */
 bool ddp_mode_has_state(const ddp_mode *mode, int i, const struct ddp_mode_apart *apart);
 
-/* Copies `count` elements of state array i, from `begin`, to host memory, or the array from flat
- * host memory, with the weights' offsets. Collective in DDP and pipelines.
+/* Copies `count` elements of state array i, from `begin`, to or from host memory. Collective in DDP
+ * and pipelines.
  *   begin, count  with local steps: all of it
- *   values        NULL: this rank does not want them
- *   flat          NULL: it is rank 0's that is loaded, and sent to all
- *   everywhere    all ranks have the array: nothing is sent */
+ *   values        NULL: this rank does not want them, or takes those of rank 0
+ *   everywhere    all ranks have them: nothing is sent */
 enum ddp_status ddp_mode_save_state(ddp_mode *mode, int i, int64_t begin, int64_t count,
                                     float *values);
-enum ddp_status ddp_mode_load_state(ddp_mode *mode, int i, const float *flat, bool everywhere);
+enum ddp_status ddp_mode_load_state(ddp_mode *mode, int i, int64_t begin, int64_t count,
+                                    const float *values, bool everywhere);
 
 /* Replaces `count` elements of the flat weights, from `begin`. Collective in DDP, with the same
  * elements on all ranks.

@@ -359,21 +359,16 @@ static enum ddp_status pipeline_step(ddp_mode *mode, ddp_loader *loader, double 
 
 /* --- arrays in and out ------------------------------------------------------------------------ */
 
-static int64_t whole_count(const struct ddp_pipeline *pipeline)
-{
-    return ddp_graph_flat_count(pipeline->graph);
-}
-
 static enum ddp_status save_state(ddp_mode *mode, int i, int64_t begin, int64_t count,
                                   float *values)
 {
     return ddp_pipeline_get((struct ddp_pipeline *)mode, DDP_FLAT_STATE, i, begin, count, values);
 }
 
-static enum ddp_status load_state(ddp_mode *mode, int i, const float *flat)
+static enum ddp_status load_state(ddp_mode *mode, int i, int64_t begin, int64_t count,
+                                  const float *values)
 {
-    struct ddp_pipeline *pipeline = (struct ddp_pipeline *)mode;
-    return ddp_pipeline_put(pipeline, DDP_FLAT_STATE, i, 0, whole_count(pipeline), flat);
+    return ddp_pipeline_put((struct ddp_pipeline *)mode, DDP_FLAT_STATE, i, begin, count, values);
 }
 
 static enum ddp_status get_weights(ddp_mode *mode, int64_t begin, int64_t count, float *values)

@@ -114,6 +114,7 @@ enum ddp_status ddp_share_gather_gradients(struct ddp_share *share, int64_t begi
 /* As ddp_mode_save_state() and ddp_mode_load_state(). */
 enum ddp_status ddp_share_save_state(struct ddp_share *share, int i, int64_t begin, int64_t count,
                                      float *values);
-enum ddp_status ddp_share_load_state(struct ddp_share *share, int i, const float *flat);
+enum ddp_status ddp_share_load_state(struct ddp_share *share, int i, int64_t begin, int64_t count,
+                                     const float *values);
 
 #endif

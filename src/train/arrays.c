@@ -12,12 +12,20 @@
 #include "core/text.h"
 #include "core/write.h"
 #include "job/job.h"
+#include "plan/weights.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+enum ddp_status ddp_run_begin_weights(struct ddp_run *run)
+{
+    run->weights = ddp_array_alloc((size_t)ddp_graph_flat_count(run->planned.graph), sizeof(float));
+    return run->weights ? ddp_planned_begin_weights(&run->planned, run->weights, run->frozen.values)
+                        : DDP_ERR_MEMORY;
+}
 
 enum ddp_status ddp_run_fetch_weights(struct ddp_run *run, bool wanted)
 {

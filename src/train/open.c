@@ -167,18 +167,15 @@ static enum ddp_status choose_zero(struct ddp_run *run)
     return status;
 }
 
-/* Rank 0's. Where a copy in memory has all of them, no time is spent on those that training began
- * with. */
+/* Rank 0's. Where others may be in a checkpoint or in a copy in memory, no time and no room is
+ * spent on those that training began with. */
 static enum ddp_status fill_weights(struct ddp_run *run)
 {
-    run->weights = ddp_array_alloc((size_t)ddp_graph_flat_count(run->planned.graph), sizeof(float));
-    if (!run->weights)
-        return DDP_ERR_MEMORY;
-    run->weights_due = run->copy && ddp_copy_step(run->copy) >= 0 && !ddp_run_refers(run) &&
-                       ddp_graph_frozen_count(run->planned.graph) == 0;
-    return run->weights_due
-               ? DDP_OK
-               : ddp_planned_begin_weights(&run->planned, run->weights, run->frozen.values);
+    const struct ddp_train_options *options = run->planned.options;
+    run->weights_due =
+        (options->resume || options->resume_from || (run->copy && ddp_copy_step(run->copy) >= 0)) &&
+        !ddp_run_refers(run) && ddp_graph_frozen_count(run->planned.graph) == 0;
+    return run->weights_due ? DDP_OK : ddp_run_begin_weights(run);
 }
 
 /* What is learned goes to all when the mode is made. */
@@ -216,7 +213,10 @@ static enum ddp_status create_mode(struct ddp_run *run)
     setup.job = run->job;
     setup.comm = run->comm;
     setup.weights = run->weights;
-    if (run->source && !ddp_run_refers(run)) {
+    if (run->weights_later && !ddp_run_refers(run)) {
+        setup.weights = NULL;
+        setup.everywhere = true;
+    } else if (run->source && !ddp_run_refers(run)) {
         setup.everywhere = run->everywhere;
         status = ddp_copy_array(run->source, 0, bytes, &setup.weights);
     }

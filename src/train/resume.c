@@ -13,7 +13,6 @@
 #include "core/terminal.h"
 #include "core/text.h"
 #include "job/job.h"
-#include "plan/weights.h"
 #include "train/hooks.h"
 
 #include <inttypes.h>
@@ -184,19 +183,6 @@ static enum ddp_status check_workers(const struct ddp_run *run)
                     before, before + local->every);
 }
 
-static enum ddp_status take_weights(struct ddp_run *run, float *weights)
-{
-    const ddp_graph *graph = run->planned.graph;
-    const size_t bytes = (size_t)ddp_graph_flat_count(graph) * sizeof(float);
-    const float *kept = NULL;
-    if (!run->source)
-        return ddp_checkpoint_take_weights(&run->resumed, graph, weights);
-    enum ddp_status status = ddp_copy_array(run->source, 0, bytes, &kept);
-    if (status == DDP_OK)
-        memcpy(weights, kept, bytes);
-    return status;
-}
-
 /* --- a copy on each node --- */
 
 static bool is_of_step(ddp_copy *copy, int64_t step)
@@ -261,7 +247,7 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
         if (status == DDP_OK)
             status = find_checkpoint(run);
         if (status == DDP_OK && !run->resumed.path && run->weights_due)
-            status = ddp_planned_begin_weights(&run->planned, run->weights, run->frozen.values);
+            status = ddp_run_begin_weights(run);
         if (status == DDP_OK && run->resumed.path) {
             const struct ddp_checkpoint_apart *apart = &run->resumed.state.apart;
             status = check_checkpoint(run);
@@ -283,14 +269,13 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
                 .good_steps = run->resumed.state.good_steps,
                 .skipped_steps = run->resumed.state.skipped_steps,
                 .loss_scale = run->resumed.state.loss_scale};
-            /* A plan has none; a reference is made before, of those that training began with; a
-             * copy's are read where they lie. */
-            if (status == DDP_OK && run->weights && !run->source && !ddp_run_refers(run))
-                status = take_weights(run, run->weights);
         }
     }
     if (status == DDP_OK)
         status = ddp_comm_broadcast(run->comm, &found, sizeof found / sizeof(int64_t), DDP_I64, 0);
+    /* A reference is made before, of those that training began with; a copy's are read where they
+     * lie. */
+    run->weights_later = found.is_resumed && (ddp_run_refers(run) || !found.from_copy);
     if (status == DDP_OK && found.from_copy)
         status = find_copies(run, found.step);
     if (status == DDP_OK) {
@@ -317,43 +302,42 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
     return status;
 }
 
-/* In the place of those that the reference was made of. */
-static enum ddp_status restore_weights(struct ddp_run *run)
+/* Array 0 is the weights, then the optimizer's state. */
+static enum ddp_status put_array(struct ddp_run *run, int array, int64_t begin, int64_t count,
+                                 const float *values)
 {
-    const int64_t count = ddp_graph_flat_count(run->planned.graph);
-    const bool reader = run->planned.plan.rank == 0;
-    float *flat = reader ? ddp_array_alloc((size_t)count, sizeof *flat) : NULL;
-    enum ddp_status status = !reader || flat ? DDP_OK : DDP_ERR_MEMORY;
-    if (status == DDP_OK && reader)
-        status = take_weights(run, flat);
-    if (status == DDP_OK)
-        status = ddp_mode_put_weights(run->mode, 0, count, flat);
-    free(flat);
-    return status;
+    return array == 0
+               ? ddp_mode_put_weights(run->mode, begin, count, values)
+               : ddp_mode_load_state(run->mode, array - 1, begin, count, values, run->everywhere);
 }
 
-/* Rank 0 gives each state array of the optimizer to all, who else read it in their own copy. */
-static enum ddp_status restore_optimizer(struct ddp_run *run)
+/* Rank 0 gives an array to all, in pieces if no node has room for it; or all read their own copy.
+ */
+static enum ddp_status restore_array(struct ddp_run *run, int array)
 {
-    const size_t bytes = (size_t)ddp_graph_flat_count(run->planned.graph) * sizeof(float);
-    const bool reads = run->planned.plan.rank == 0 && !run->source;
-    enum ddp_status status = DDP_OK;
-    float *flat = reads ? ddp_pages_alloc(bytes) : NULL;
-    const float *array = flat;
-    const char *name;
-    if (reads && !flat)
-        return DDP_ERR_MEMORY;
-    for (int i = 0; status == DDP_OK && (name = ddp_mode_state_name(run->mode, i)); i++) {
-        if (!ddp_mode_has_state(run->mode, i, &run->resumed_apart))
-            continue;
-        if (run->source)
-            status = ddp_copy_array(run->source, 1 + i, bytes, &array);
-        else if (reads)
-            status = ddp_checkpoint_take_array(&run->resumed, run->planned.graph, name, flat);
-        if (status == DDP_OK)
-            status = ddp_mode_load_state(run->mode, i, array, run->everywhere);
+    const ddp_graph *graph = run->planned.graph;
+    const int64_t count = ddp_graph_flat_count(graph), piece = DDP_FLAT_PIECE / sizeof(float);
+    const char *name = array ? ddp_mode_state_name(run->mode, array - 1) : NULL;
+    const bool parted = ddp_train_plan_in_parts(&run->planned.plan);
+    const int64_t most = parted && count > piece ? piece : count;
+    const size_t bytes = (size_t)most * sizeof(float);
+    const float *kept = NULL;
+    if (run->source) {
+        enum ddp_status found =
+            ddp_copy_array(run->source, array, (size_t)count * sizeof *kept, &kept);
+        return found == DDP_OK ? put_array(run, array, 0, count, kept) : found;
     }
-    ddp_pages_free(flat, bytes);
+    const bool reads = run->planned.plan.rank == 0;
+    float *values = reads ? ddp_pages_alloc(bytes) : NULL;
+    enum ddp_status status = !reads || values ? DDP_OK : DDP_ERR_MEMORY;
+    for (int64_t at = 0; status == DDP_OK && at < count; at += most) {
+        const int64_t some = count - at < most ? count - at : most;
+        if (reads)
+            status = ddp_checkpoint_take(&run->resumed, graph, name, at, some, values);
+        if (status == DDP_OK)
+            status = put_array(run, array, at, some, values);
+    }
+    ddp_pages_free(values, bytes);
     return status;
 }
 
@@ -381,11 +365,10 @@ static enum ddp_status create_writer(struct ddp_run *run)
 
 enum ddp_status ddp_run_restore(struct ddp_run *run)
 {
-    enum ddp_status status = DDP_OK;
-    if (run->is_resumed && ddp_run_refers(run))
-        status = restore_weights(run);
-    if (status == DDP_OK && run->is_resumed)
-        status = restore_optimizer(run);
+    enum ddp_status status = run->weights_later ? restore_array(run, 0) : DDP_OK;
+    for (int i = 0; run->is_resumed && status == DDP_OK && ddp_mode_state_name(run->mode, i); i++)
+        if (ddp_mode_has_state(run->mode, i, &run->resumed_apart))
+            status = restore_array(run, 1 + i);
     if (status == DDP_OK && run->resumed_scale.scale > 0)
         ddp_mode_set_loss_scale(run->mode, &run->resumed_scale);
     ddp_checkpoint_drop_files(&run->resumed);

@@ -58,14 +58,15 @@ struct ddp_run {
     const char *hook; /* that is running; NULL: none */
     bool hook_alone;  /* ... on this rank */
     struct ddp_checkpoint_best best;
-    uint64_t id;       /* among the job's, the same on all nodes */
-    bool had_begun;    /* ... in earlier workers: what is in its directory is its own */
-    ddp_copy *copy;    /* rank 0, for a restart; NULL: none */
-    bool weights_due;  /* they are not made yet: the copy has them */
-    bool from_copy;    /* `resumed` is it, without files, */
-    ddp_copy *source;  /* ... and its arrays are read here; NULL: they are not on this rank */
-    bool everywhere;   /* ... but on all others */
-    int64_t copy_next; /* after which step; INT64_MAX: never again */
+    uint64_t id;        /* among the job's, the same on all nodes */
+    bool had_begun;     /* ... in earlier workers: what is in its directory is its own */
+    ddp_copy *copy;     /* rank 0, for a restart; NULL: none */
+    bool weights_due;   /* they are not made: perhaps a checkpoint or the copy has them */
+    bool weights_later; /* they are read once the mode is made */
+    bool from_copy;     /* `resumed` is it, without files, */
+    ddp_copy *source;   /* ... and its arrays are read here; NULL: they are not on this rank */
+    bool everywhere;    /* ... but on all others */
+    int64_t copy_next;  /* after which step; INT64_MAX: never again */
     int64_t copied_step, copied_ns;          /* rank 0: after the last one, or when steps began */
     int64_t saved_step;                      /* of the newest checkpoint; -1: none */
     int64_t checkpoint_count, checkpoint_ns; /* written by this run, and the time they took it; */
@@ -116,6 +117,9 @@ enum ddp_status ddp_run_checkpoint_poll(const struct ddp_run *run);
  *   stopped  the run ends early, on request */
 enum ddp_status ddp_run_checkpoint_finish(struct ddp_run *run, bool stopped);
 void ddp_run_checkpoint_close(struct ddp_run *run);
+
+/* Makes run->weights, on rank 0: those that training begins with. */
+enum ddp_status ddp_run_begin_weights(struct ddp_run *run);
 
 /* The state in memory that workers of a restarted job begin with (restart.c): opens what an earlier
  * process has left, on rank 0, before ddp_run_resume(); takes memory for copies, after

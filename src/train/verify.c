@@ -294,9 +294,11 @@ static void compare_values(const struct ddp_verify *verify, const struct ddp_run
     char *path = verify->places[0] ? checkpoint_path(verify->places[0], run->step) : NULL;
     text[0] = '\0';
     ddp_log_hold(unsaid, sizeof unsaid); /* it may be gone, or damaged */
-    const bool there = then && path && access(path, F_OK) == 0 &&
-                       ddp_checkpoint_read(&checkpoint, path) == DDP_OK &&
-                       ddp_checkpoint_take_weights(&checkpoint, run->planned.graph, then) == DDP_OK;
+    const bool there =
+        then && path && access(path, F_OK) == 0 &&
+        ddp_checkpoint_read(&checkpoint, path) == DDP_OK &&
+        ddp_checkpoint_take(&checkpoint, run->planned.graph, NULL, 0,
+                            ddp_graph_flat_count(run->planned.graph), then) == DDP_OK;
     ddp_log_hold(NULL, 0);
     const float *now = run->weights + tensor->offset;
     int64_t at = 0;

@@ -258,12 +258,12 @@ START_TEST(newest_is_read_and_replaced)
     ck_assert_int_eq(ddp_checkpoint_read_latest(&found, &dir), DDP_OK);
     ck_assert_int_eq(found.state.cursor.step, 10);
     const struct ddp_parameter *bias = ddp_graph_parameter_at(graph, 1);
-    ck_assert_int_eq(ddp_checkpoint_take_array(&found, graph, "sum", flat), DDP_OK);
+    ck_assert_int_eq(ddp_checkpoint_take(&found, graph, "sum", 0, (int64_t)count, flat), DDP_OK);
     ck_assert_float_eq(flat[bias->offset + 1], -(3 + (float)bias->offset + 1));
-    ck_assert_int_eq(ddp_checkpoint_take_weights(&found, graph, flat), DDP_OK);
-    ck_assert_float_eq(flat[bias->offset + 1], 3 + (float)bias->offset + 1);
+    ck_assert_int_eq(ddp_checkpoint_take(&found, graph, NULL, bias->offset + 1, 1, flat), DDP_OK);
+    ck_assert_float_eq(flat[0], 3 + (float)bias->offset + 1);
     capture_start();
-    enum ddp_status status = ddp_checkpoint_take_array(&found, graph, "other", flat);
+    enum ddp_status status = ddp_checkpoint_take(&found, graph, "other", 0, (int64_t)count, flat);
     one_message(capture_stop(), "state.fc.weight.other", "optimizer.safetensors");
     ck_assert_int_eq(status, DDP_ERR_FORMAT);
     ddp_checkpoint_free(&found);

@@ -104,17 +104,15 @@ void ddp_checkpoint_drop_files(struct ddp_checkpoint *checkpoint);
 enum ddp_status ddp_checkpoint_take(const struct ddp_checkpoint *checkpoint, const ddp_graph *graph,
                                     const char *array, int64_t begin, int64_t count, float *values);
 
-/* For both sides: the tensors of a flat array, with the names they have in the file.
- *   array    NULL: the weights; else the name of a state array
- *   flat     NULL: the tensors get no data
- *   tensors  one for each tensor of the graph that is saved
- *   names    their names, freed with free() one by one */
+/* For the writer: the tensors of a flat array, with the names they have in the file.
+ *   array       NULL: the weights; else the name of a state array
+ *   flat        NULL: the tensors get no data
+ *   tensors     one for each tensor of the graph that is saved
+ *   names       their names, freed with free() one by one
+ *   parameters  whose values they have */
 enum ddp_status ddp_checkpoint_tensors(const ddp_graph *graph, const char *array, const float *flat,
-                                       struct ddp_safetensor *tensors, char **names);
-
-/* The parameter whose values the tensor at `index` of these has. */
-const struct ddp_parameter *ddp_checkpoint_tensor_parameter(const ddp_graph *graph,
-                                                            const char *array, size_t index);
+                                       struct ddp_safetensor *tensors, char **names,
+                                       const struct ddp_parameter **parameters);
 
 /* How many those are: all of the graph's parameters, or those that are learned. */
 size_t ddp_checkpoint_tensor_count(const ddp_graph *graph, const char *array);

@@ -53,7 +53,8 @@ static char *tensor_name(const char *array, const char *parameter)
 }
 
 enum ddp_status ddp_checkpoint_tensors(const ddp_graph *graph, const char *array, const float *flat,
-                                       struct ddp_safetensor *tensors, char **names)
+                                       struct ddp_safetensor *tensors, char **names,
+                                       const struct ddp_parameter **parameters)
 {
     size_t i = 0;
     for (int p = 0; p < ddp_graph_parameter_count(graph); p++) {
@@ -68,22 +69,10 @@ enum ddp_status ddp_checkpoint_tensors(const ddp_graph *graph, const char *array
                                              .dim_count = parameter->dim_count,
                                              .data = flat ? flat + parameter->offset : NULL,
                                              .bytes = (size_t)parameter->count * sizeof(float)};
+        parameters[i] = parameter;
         memcpy(tensors[i++].dims, parameter->dims, sizeof parameter->dims);
     }
     return DDP_OK;
-}
-
-const struct ddp_parameter *ddp_checkpoint_tensor_parameter(const ddp_graph *graph,
-                                                            const char *array, size_t index)
-{
-    const struct ddp_parameter *parameter;
-    for (int p = 0;; p++) {
-        parameter = ddp_graph_parameter_at(graph, p);
-        if (parameter->statistic && !has_statistics(array))
-            continue;
-        if (index-- == 0)
-            return parameter;
-    }
 }
 
 /* Whether the file's tensor is this parameter's. */

@@ -90,37 +90,26 @@ static enum ddp_status output_close(struct output *output, enum ddp_status statu
     return status;
 }
 
-/* Arrays [first, end) that come from a source. */
+/* Tensors that come from a source: the array and the parameter of each. */
 struct parts {
-    const struct ddp_checkpoint_writer *writer;
-    int first;
+    const struct ddp_flat_source *source;
+    int *arrays;
+    const struct ddp_parameter **parameters;
 };
 
 static enum ddp_status put_tensor(void *arg, size_t tensor, ddp_safetensors_sink *sink,
                                   void *sink_arg)
 {
     const struct parts *parts = arg;
-    const struct ddp_checkpoint_writer *writer = parts->writer;
-    const ddp_graph *graph = writer->graph;
-    int i = parts->first;
-    for (size_t count;; i++) {
-        count =
-            writer->left_out[i] ? 0 : ddp_checkpoint_tensor_count(graph, writer->array_names[i]);
-        if (tensor < count)
-            break;
-        tensor -= count;
-    }
-    const struct ddp_parameter *parameter =
-        ddp_checkpoint_tensor_parameter(graph, writer->array_names[i], tensor);
-    return ddp_flat_source_put(writer->source, i, parameter->offset, parameter->count, sink,
-                               sink_arg);
+    const struct ddp_parameter *parameter = parts->parameters[tensor];
+    return ddp_flat_source_put(parts->source, parts->arrays[tensor], parameter->offset,
+                               parameter->count, sink, sink_arg);
 }
 
 /* Writes arrays [first, end) as one file of tensors. */
 static enum ddp_status put_arrays(struct ddp_checkpoint_writer *writer, struct output *output,
                                   int first, int end)
 {
-    struct parts parts = {writer, first};
     struct ddp_safetensors_pair pairs[2];
     const bool described = first == 0 && *ddp_graph_description(writer->graph);
     const size_t pair_count = described ? ddp_train_weights_metadata(pairs, writer->graph) : 0;
@@ -130,13 +119,18 @@ static enum ddp_status put_arrays(struct ddp_checkpoint_writer *writer, struct o
             count += ddp_checkpoint_tensor_count(writer->graph, writer->array_names[i]);
     struct ddp_safetensor *tensors = ddp_array_alloc(count, sizeof *tensors);
     char **names = ddp_array_alloc(count, sizeof *names);
-    enum ddp_status status = tensors && names ? DDP_OK : DDP_ERR_MEMORY;
+    struct parts parts = {writer->source, ddp_array_alloc(count, sizeof *parts.arrays),
+                          ddp_array_alloc(count, sizeof(void *))};
+    enum ddp_status status =
+        tensors && names && parts.arrays && parts.parameters ? DDP_OK : DDP_ERR_MEMORY;
     for (int i = first; status == DDP_OK && i < end; i++) {
         if (writer->left_out[i])
             continue;
         status = ddp_checkpoint_tensors(writer->graph, writer->array_names[i], writer->arrays[i],
-                                        tensors + at, names + at);
-        at += ddp_checkpoint_tensor_count(writer->graph, writer->array_names[i]);
+                                        tensors + at, names + at, parts.parameters + at);
+        const size_t last = at + ddp_checkpoint_tensor_count(writer->graph, writer->array_names[i]);
+        while (at < last)
+            parts.arrays[at++] = i;
     }
     if (status == DDP_OK)
         status =
@@ -144,6 +138,8 @@ static enum ddp_status put_arrays(struct ddp_checkpoint_writer *writer, struct o
                                      &parts, tensors, count, pairs, pair_count);
     for (size_t i = 0; names && i < count; i++)
         free(names[i]);
+    free(parts.parameters);
+    free(parts.arrays);
     free(names);
     free(tensors);
     return status;

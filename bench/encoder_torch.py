@@ -7,13 +7,13 @@ usage: encoder_torch.py TRAINER [--kind classes|pairs] [--words N] [--spread X] 
 classes: BertForSequenceClassification; pairs: anchors, positives and negatives with MultipleNegativesRankingLoss.
 Texts have N words in the middle, and their logarithm a deviation of X, 0.5 as in texts that people write; 0: all are as long. Theirs
 are padded to the longest of a batch, and their tokens are made before the clock runs. Both sides have the same weights, batches and
-AdamW. Prints processor seconds a step of each turn, of all threads; the median of the ratios; and how far the losses are apart.
+AdamW; a turn's first 2 steps are not counted, nor what a run costs before them. Prints processor seconds a step of each turn, of all
+threads; the median of the ratios; and how far the losses are apart.
 """
 import argparse
 import json
 import os
 import random
-import resource
 import statistics
 import subprocess
 import sys
@@ -42,22 +42,28 @@ def write(path, args):
             file.write(json.dumps(row) + "\n")
 
 
+def used(process):
+    """Processor seconds of a process that was not waited for, of all its threads."""
+    with open(f"/proc/{process.pid}/stat") as file:
+        return sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
 def ours(path, args):
-    """Processor seconds of a step, without what a run costs before its steps; losses."""
-    used, log = [], f"{path}/log"
-    for steps in (WARM, args.steps):
-        if os.path.exists(log):
-            os.remove(log)
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([args.trainer, "--load", path, "--data", f"{path}/data.jsonl", "--batch-size", str(args.batch), "--seq-len",
-                        str(LENGTH), "--steps", str(steps), "--lr", str(RATE), "--schedule", "constant", "--weight-decay", "0",
-                        "--clip-grad-norm", "1", "--no-shuffle", "--no-eval", "--quiet", "--threads", str(args.threads),
-                        "--log", log], check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        used.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    with open(log) as file:
-        losses = [row["loss"] for row in map(json.loads, file) if row["event"] == "step"]
-    return (used[1] - used[0]) / (args.steps - WARM), losses
+    """Processor seconds of a step, from the end of step WARM to that of the last; losses."""
+    begin, losses = 0.0, []
+    log, end = os.pipe()
+    with subprocess.Popen([args.trainer, "--load", path, "--data", f"{path}/data.jsonl", "--batch-size", str(args.batch), "--seq-len",
+                           str(LENGTH), "--steps", str(args.steps), "--lr", str(RATE), "--schedule", "constant", "--weight-decay", "0",
+                           "--clip-grad-norm", "1", "--no-shuffle", "--no-eval", "--quiet", "--threads", str(args.threads),
+                           "--log", f"/dev/fd/{end}"], pass_fds=[end]) as process:
+        os.close(end)
+        with open(log) as file:
+            for row in map(json.loads, file):
+                if row["event"] == "step":
+                    losses.append(row["loss"])
+                    now = used(process)
+                    begin = now if row["step"] == WARM else begin
+    return (now - begin) / (args.steps - WARM), losses
 
 
 def batches(path, args):

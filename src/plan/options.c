@@ -500,7 +500,7 @@ static const struct ddp_option rows[] = {
     OPTION_GONE("beta1", "use --optimizer adamw,beta1=B"),
     OPTION_GONE("beta2", "use --optimizer adamw,beta2=B"),
     OPTION_GONE("check-replicas", "workers that update alike are checked by the tests"),
-    OPTION_GONE("classes", "use --shape 3,32,32:10"),
+    OPTION_GONE("classes", "data have theirs; for random data use --shape 3,32,32:10"),
     OPTION_GONE("decay-on", "use --weight-decay D,on=matrices"),
     OPTION_GONE("eps", "use --optimizer adamw,eps=E"),
     OPTION_GONE("export-dtype", "use --export PATH,dtype=bf16"),

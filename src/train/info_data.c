@@ -14,6 +14,7 @@
 #include "data/idx_file.h"
 #include "data/npy_file.h"
 #include "data/table_schema.h"
+#include "data/text/wordpiece.h"
 #include "data/text_file.h"
 #include "data/token_file.h"
 #include "data/zip_file.h"
@@ -302,6 +303,20 @@ static enum ddp_status print_tokens(const char *path, FILE *out)
     return DDP_OK;
 }
 
+static enum ddp_status print_vocabulary(const char *path, FILE *out)
+{
+    ddp_wordpiece *pieces = NULL;
+    char number[32];
+    const enum ddp_status status = ddp_wordpiece_open(&pieces, path);
+    if (status == DDP_OK) {
+        print_file(path, out);
+        fprintf(out, "vocabulary  %s tokens of WordPiece\n",
+                ddp_train_info_number(number, ddp_wordpiece_ids(pieces)));
+    }
+    ddp_wordpiece_close(pieces);
+    return status;
+}
+
 static enum ddp_status print_set(const char *path, FILE *out)
 {
     const struct ddp_dataset_options options = {.path = path, .seq_len = 1, .unlabelled = true};
@@ -368,6 +383,8 @@ enum ddp_status ddp_train_info_data(const char *path, FILE *out, bool *known)
         return print_table(path, out);
     if (memcmp(start, idx, sizeof idx) == 0 || strstr(name, "-ubyte.gz"))
         return print_idx(path, out);
+    if (memcmp(start, "[PAD]", 5) == 0)
+        return print_vocabulary(path, out);
     if (ddp_text_is_jsonl(path) || ((start[0] == '{' || start[0] == '[') && !memchr(start, 0, 7)))
         return print_lines(path, out);
     if (strncmp(name, "events.out.tfevents.", 20) == 0) {

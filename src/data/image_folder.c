@@ -247,17 +247,23 @@ static enum ddp_status keep_if_small(struct folder *f)
     return f->kept && f->states ? DDP_OK : DDP_ERR_MEMORY;
 }
 
-/* Of images spread over the set evenly: how many are grey among colours, or the other way round. */
-static enum ddp_status count_converted(const struct folder *f, size_t seen, size_t *converted)
+/* Of images spread over the set evenly: how many are grey among colours, or the other way round;
+ * and how many are smaller than the samples. */
+static enum ddp_status count_changed(const struct folder *f, size_t seen, size_t *converted,
+                                     size_t *enlarged)
 {
     enum ddp_status status = DDP_OK;
-    *converted = 0;
+    *converted = *enlarged = 0;
     for (size_t i = 0; status == DDP_OK && i < seen; i++) {
         struct image image;
         status = open_image(
             f, (size_t)ddp_dataset_spread((int64_t)f->list.count, (int64_t)seen, (int64_t)i),
             &image);
-        *converted += status == DDP_OK && ddp_image_info(image.reader)->channels != f->channels;
+        if (status == DDP_OK) {
+            const struct ddp_image *info = ddp_image_info(image.reader);
+            *converted += info->channels != f->channels;
+            *enlarged += info->height < f->height || info->width < f->width;
+        }
         close_image(&image);
     }
     return status;
@@ -267,10 +273,11 @@ static enum ddp_status set_notice(struct folder *f)
 {
     const struct ddp_image_list *list = &f->list;
     const size_t seen = list->count < MEASURED ? list->count : MEASURED;
-    char others[128] = "", colours[128] = "";
-    size_t converted;
-    enum ddp_status status = count_converted(f, seen, &converted);
-    if (status != DDP_OK || (list->others == 0 && converted == 0))
+    const char *of = seen < list->count ? " looked at" : "";
+    char others[128] = "", colours[128] = "", sizes[128] = "";
+    size_t converted, enlarged;
+    enum ddp_status status = count_changed(f, seen, &converted, &enlarged);
+    if (status != DDP_OK || (list->others == 0 && converted == 0 && enlarged == 0))
         return status;
     if (list->others > 0)
         snprintf(others, sizeof others,
@@ -278,11 +285,14 @@ static enum ddp_status set_notice(struct folder *f)
                  list->others, list->others == 1 ? "" : "s");
     if (converted > 0)
         snprintf(colours, sizeof colours, "%s%zu of %zu images%s %s", *others ? "; " : "",
-                 converted, seen, seen < list->count ? " looked at" : "",
+                 converted, seen, of,
                  f->channels == 1 ? "have colours and become grey, as the training images are"
                                   : "are grey and get three equal channels");
-    if (asprintf(&f->notice, "%s: %s%s%s", f->base.path, others, list->other ? list->other : "",
-                 colours) < 0) {
+    if (enlarged > 0)
+        snprintf(sizes, sizeof sizes, "%s%zu of %zu images%s are smaller than %d x %d and enlarged",
+                 *others || *colours ? "; " : "", enlarged, seen, of, f->height, f->width);
+    if (asprintf(&f->notice, "%s: %s%s%s%s", f->base.path, others, list->other ? list->other : "",
+                 colours, sizes) < 0) {
         f->notice = NULL;
         return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", f->base.path);
     }

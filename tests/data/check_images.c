@@ -368,8 +368,14 @@ START_TEST(sizes)
     put_image("train/b/2.png", 2, 3, 9, 8);
     must_fail(&plain, DDP_ERR_FORMAT, "/b/2.png is 8 pixels wide and 9 high",
               "/a/1.png is 8 wide and 8 high: set one size for all with --image-size");
+    open_set(&(struct ddp_dataset_options){.image_height = 9, .image_width = 8}, &train, &test);
+    ck_assert_ptr_nonnull(strstr(ddp_dataset_info(train)->notice,
+                                 "/train: 1 of 2 images are smaller than 9 x 8 and enlarged"));
+    ddp_dataset_close(train);
+    ddp_dataset_close(test);
     open_set(&sized, &train, &test);
     const struct ddp_dataset_info *info = ddp_dataset_info(train);
+    ck_assert_ptr_null(info->notice);
     ck_assert(info->dims[0] == 3 && info->dims[1] == 6 && info->dims[2] == 4);
     unsigned char pixels[72];
     float x[72];

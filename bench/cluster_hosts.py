@@ -6,6 +6,7 @@ namespace of its own joins them, and a token bucket at each host's interface sha
 """
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -21,12 +22,19 @@ def run(*command):
     return done.stdout
 
 
+def left_behind():
+    """Namespaces of runs that were killed at once."""
+    found = re.findall(r"^(ddpbench(\d+)\w+)", run("ip", "netns", "list"), re.M)
+    return [space for space, pid in found if not os.path.exists(f"/proc/{pid}")]
+
+
 class Hosts:
     """node0, node1, ... at 10.77.0.10, 10.77.0.11, ...; `work` is a directory for their files."""
 
     def __init__(self, count, work):
         self.count, self.work, self.tag = count, work, f"ddpbench{os.getpid()}"
-        self.spaces = []
+        self.spaces = left_behind()
+        self.__exit__()
         self.file("nsswitch.conf", "hosts: files\n")
         self.file("hosts", "127.0.0.1 localhost\n" + "".join(f"{self.address(i)} {self.name(i)}\n" for i in range(count)))
 
@@ -54,8 +62,8 @@ class Hosts:
 
     def __exit__(self, *_):
         self.kill()
-        for space in self.spaces:
-            subprocess.run(["ip", "netns", "del", space])
+        while self.spaces:
+            subprocess.run(["ip", "netns", "del", self.spaces.pop()], stderr=subprocess.DEVNULL)
 
     def file(self, name, text):
         path = os.path.join(self.work, name)
@@ -64,8 +72,8 @@ class Hosts:
         return path
 
     def space(self, name):
+        self.spaces.append(self.tag + name)  # a signal may come between the two
         run("ip", "netns", "add", self.tag + name)
-        self.spaces.append(self.tag + name)
         return self.tag + name
 
     @staticmethod
@@ -105,17 +113,22 @@ class Hosts:
                                     start_new_session=True, env={**os.environ, **more})
 
     def pids(self, i):
-        return [int(x) for x in run("ip", "netns", "pids", self.tag + self.name(i)).split()]
+        return self.pids_of(self.tag + self.name(i))
+
+    @staticmethod
+    def pids_of(space):
+        listing = subprocess.run(["ip", "netns", "pids", space], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        return [int(pid) for pid in listing.stdout.split()]
 
     def kill(self):
         """Every process on every host."""
         for _ in range(50):
-            pids = [pid for space in self.spaces for pid in run("ip", "netns", "pids", space).split()]
+            pids = [pid for space in self.spaces for pid in self.pids_of(space)]
             if not pids:
                 return
             for pid in pids:
                 try:
-                    os.kill(int(pid), signal.SIGKILL)
+                    os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     pass
             time.sleep(0.1)

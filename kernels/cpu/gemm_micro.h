@@ -5,6 +5,7 @@
 #ifndef DDP_KERNELS_CPU_GEMM_MICRO_H
 #define DDP_KERNELS_CPU_GEMM_MICRO_H
 
+#include "core/multiversion.h"
 #include "kernels/cpu/isa.h"
 
 #include <stdint.h>
@@ -19,6 +20,14 @@ enum ddp_gemm_form {
     DDP_GEMM_SWAPPED, /* the same in pairs along K, the odd one first; zero after an odd K */
     DDP_GEMM_PAIRS,   /* such a pair in one depth, the odd one in the upper half */
 };
+
+/* How many packed depths so many become. */
+DDP_INLINE int64_t ddp_gemm_packed(int64_t depths, enum ddp_gemm_form form)
+{
+    return form == DDP_GEMM_PAIRS     ? (depths + 1) / 2
+           : form == DDP_GEMM_SWAPPED ? (depths + 1) / 2 * 2
+                                      : depths;
+}
 
 /* Lines (rows of op(A) or columns of op(B)) to be packed. */
 struct ddp_gemm_lines {

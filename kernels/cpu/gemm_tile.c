@@ -73,9 +73,7 @@ static void begin_part(struct multiply *run, int64_t depth)
     const struct ddp_gemm *g = run->gemm;
     run->depth = depth;
     run->depths = depths_of_part(g, g->k - depth);
-    run->packed = run->a_form == DDP_GEMM_PAIRS     ? (run->depths + 1) / 2
-                  : run->a_form == DDP_GEMM_SWAPPED ? round_up(run->depths, 2)
-                                                    : run->depths;
+    run->packed = ddp_gemm_packed(run->depths, run->a_form);
     run->add = depth > 0 || g->beta != 0;
     run->last = depth + run->depths == g->k;
 }
@@ -405,7 +403,7 @@ struct vector {
 static void pack_x(const struct vector *v, int64_t rows, int64_t depth, int64_t depths, float *to)
 {
     const bool bf16 = v->gemm->bf16;
-    const int64_t packed = bf16 ? round_up(depths, 2) : depths;
+    const int64_t packed = ddp_gemm_packed(depths, v->form);
     for (int64_t i = 0; i < rows; i++)
         for (int64_t l = 0; l < packed; l++) {
             const int64_t from = bf16 ? l ^ 1 : l;

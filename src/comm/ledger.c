@@ -17,8 +17,7 @@
 #include <sys/mman.h>
 
 #define SETUP_MS 600000 /* for rank 0 to come up */
-#define SLICE_MS 1
-#define WATCH_MS 20 /* without a launcher: until the awaited rank is looked after */
+#define WATCH_MS 20     /* without a launcher: until the awaited rank is looked after */
 
 const struct ddp_comm_kind_info ddp_comm_kinds[] = {
     [DDP_COMM_CREATE] = {.name = "set-up"},
@@ -309,13 +308,6 @@ void ddp_ledger_missing(const struct ddp_ledger *ledger, uint32_t number, char *
 
 /* --- waiting --- */
 
-static void (*_Atomic process_turn)(void);
-
-void ddp_ledger_set_turn(void (*turn)(void))
-{
-    atomic_store_explicit(&process_turn, turn, memory_order_release);
-}
-
 /* In slices, where there is something to do between them. */
 static enum ddp_status wait_in_turns(const struct ddp_ledger *ledger, int peer,
                                      _Atomic uint32_t *word, uint32_t target)
@@ -327,10 +319,10 @@ static enum ddp_status wait_in_turns(const struct ddp_ledger *ledger, int peer,
                                        .yields = ledger->yields,
                                        .timeout_ms = ledger->place->timeout_ms};
     const int64_t deadline = ddp_deadline_ns(waiting.timeout_ms);
-    void (*turn)(void) = atomic_load_explicit(&process_turn, memory_order_acquire);
+    ddp_turn *turn = ddp_job_turn();
     if (!turn && !ddp_job_hosted(job))
         return ddp_comm_wait(&waiting, word, target, sleepers);
-    const int slice = turn ? SLICE_MS : WATCH_MS;
+    const int slice = turn ? DDP_TURN_MS : WATCH_MS;
     if (waiting.timeout_ms < 0 || waiting.timeout_ms > slice)
         waiting.timeout_ms = slice;
     for (;;) {
@@ -342,6 +334,7 @@ static enum ddp_status wait_in_turns(const struct ddp_ledger *ledger, int peer,
             return ddp_comm_reached(word, target) ? DDP_OK : DDP_ERR_ABORTED;
         if (status != DDP_ERR_TIMEOUT || ddp_deadline_passed(deadline))
             return status;
+        waiting.spins = waiting.yields = 0; /* it takes long: no processor for it */
     }
 }
 

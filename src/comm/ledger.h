@@ -51,9 +51,6 @@ struct ddp_ledger {
     char difference[DDP_LEDGER_DIFFERENCE]; /* what was said about calls that differ */
 };
 
-/* Called every millisecond of every wait of this process from now on. */
-void ddp_ledger_set_turn(void (*turn)(void));
-
 /* Rank 0 makes the ledger, and the others find it through the communicator's slot of the machine's
  * ids.
  *   ring        see struct ddp_ledger

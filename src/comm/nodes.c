@@ -378,7 +378,6 @@ static enum ddp_status settle(void *state, int most)
 {
     struct nodes *nodes = state;
     enum ddp_status status = DDP_OK;
-    ddp_ledger_set_turn(nodes_move_on);
     while (status == DDP_OK && nodes->pending_count > most)
         status = complete_first(nodes, true);
     return noted(nodes, status);

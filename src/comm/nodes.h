@@ -138,9 +138,8 @@ static inline struct nodes_order nodes_order_of(const struct nodes *nodes,
 enum ddp_status nodes_wire_open(struct nodes *nodes);
 void nodes_wire_leave(struct nodes *nodes);
 
-/* A rank that waits for others of its machine, in any communicator, moves on its messages that
- * ranks of other machines wait for: those need not be in the same call. */
-void nodes_move_on(void);
+/* A connection with a rank of the job, which need not be on this one's rails. */
+enum ddp_status nodes_connect(struct nodes *nodes, int peer);
 
 /* A message of a call; `index` counts the call's messages. */
 void nodes_send(struct nodes *nodes, int peer, struct ddp_wire_op *op, uint32_t number,
@@ -208,9 +207,6 @@ enum ddp_status nodes_channel_pass(struct ddp_channel_end *end, uint64_t message
 /* Waits until both ends of all channels leave: the other may have messages to receive. */
 void nodes_channels_leave(struct nodes *nodes, int64_t deadline);
 void nodes_channels_free(struct nodes *nodes);
-
-/* A connection with a rank of the job, which need not be on this one's rails. */
-enum ddp_status nodes_connect(struct nodes *nodes, int peer);
 
 /* --- nodes_mail.c --- */
 

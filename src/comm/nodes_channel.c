@@ -16,7 +16,6 @@
 
 #include <stdlib.h>
 
-#define SETUP_MS     600000
 #define HELLO_MS     60000                /* both ends are there */
 #define FIRST_NUMBER UINT32_C(0xc0000000) /* in keys: calls have lower numbers */
 
@@ -117,16 +116,6 @@ enum ddp_status nodes_channel_pass(struct ddp_channel_end *end, uint64_t message
 
 /* --- opening --- */
 
-enum ddp_status nodes_connect(struct nodes *nodes, int peer)
-{
-    const struct ddp_comm_place *place = nodes->place;
-    unsigned char address[DDP_ADDRESS_MAX_BYTES];
-    size_t bytes;
-    enum ddp_status status = ddp_job_get_address(
-        place->job, peer, address, &bytes, place->timeout_ms < 0 ? SETUP_MS : place->timeout_ms);
-    return status == DDP_OK ? nodes->ops->connect(nodes->wire, peer, address, bytes) : status;
-}
-
 /* One after the other, the sender first: where both ends connect at once, UCX 1.13 may never finish
  * (TCP, ranks without a processor of their own). */
 static enum ddp_status connect_ends(struct nodes *nodes, struct nodes_channel *c)
@@ -157,7 +146,6 @@ static enum ddp_status connect_ends(struct nodes *nodes, struct nodes_channel *c
 static enum ddp_status open_wire_end(struct nodes *nodes, struct nodes_channel *c,
                                      const struct ddp_comm_call *call)
 {
-    ddp_ledger_set_turn(nodes_move_on);
     enum ddp_status status = connect_ends(nodes, c); /* the other end waits */
     if (status != DDP_OK)
         return status;

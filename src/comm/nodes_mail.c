@@ -232,7 +232,6 @@ enum ddp_status nodes_mail_open(struct nodes_mail **mail, struct nodes *nodes)
         return DDP_ERR_MEMORY;
     *m = (struct nodes_mail){.nodes = nodes, .number = number};
     pthread_mutex_init(&m->lock, NULL);
-    ddp_ledger_set_turn(nodes_move_on);
     enum ddp_status status = alloc_lines(m);
     if (status == DDP_OK)
         status = connect_lines(m);

@@ -56,6 +56,17 @@ static void close_wire(void)
     }
 }
 
+/* A rank that waits for others moves on its messages that ranks of other machines wait for: those
+ * need not be in the same call, and UCX's connections take answers that no call knows of. */
+static void move_on(void)
+{
+    if (pthread_mutex_trylock(&process.lock) != 0) /* it is opened or closed */
+        return;
+    if (process.wire && process.pid == getpid())
+        process.ops->progress(process.wire);
+    pthread_mutex_unlock(&process.lock);
+}
+
 /* It stays open to the process's end: a rank writes its address to the board once. */
 static enum ddp_status open_wire(const struct ddp_comm_place *place)
 {
@@ -79,39 +90,38 @@ static enum ddp_status open_wire(const struct ddp_comm_place *place)
     process.pid = getpid();
     if (!closes_at_exit) /* after UCX is loaded, thus called before it goes */
         closes_at_exit = atexit(close_wire) == 0;
+    ddp_job_set_turn(move_on);
     return process.ops->open(&process.wire, rank, size, process.address, &process.bytes);
 }
 
-static enum ddp_status connect_peers(struct nodes *nodes)
+enum ddp_status nodes_connect(struct nodes *nodes, int peer)
 {
     const struct ddp_comm_place *place = nodes->place;
-    enum ddp_status status = ddp_job_put_address(place->job, process.address, process.bytes);
-    for (int p = 0; status == DDP_OK && p < nodes->peer_count; p++) {
-        const int peer = nodes_wire_peer(nodes, p);
-        unsigned char address[DDP_ADDRESS_MAX_BYTES];
-        size_t bytes;
-        status = ddp_job_get_address(place->job, peer, address, &bytes,
-                                     place->timeout_ms < 0 ? SETUP_MS : place->timeout_ms);
-        if (status == DDP_OK && ddp_job_aborted(place->job)) /* perhaps because it is gone */
-            status = DDP_ERR_ABORTED;
-        if (status == DDP_OK)
-            status = process.ops->connect(process.wire, peer, address, bytes);
-    }
-    return status;
+    unsigned char address[DDP_ADDRESS_MAX_BYTES];
+    size_t bytes;
+    enum ddp_status status = ddp_job_get_address(
+        place->job, peer, address, &bytes, place->timeout_ms < 0 ? SETUP_MS : place->timeout_ms);
+    if (status == DDP_OK && ddp_job_aborted(place->job)) /* perhaps because it is gone */
+        status = DDP_ERR_ABORTED;
+    return status == DDP_OK ? nodes->ops->connect(nodes->wire, peer, address, bytes) : status;
 }
 
 enum ddp_status nodes_wire_open(struct nodes *nodes)
 {
     pthread_mutex_lock(&process.lock);
     enum ddp_status status = open_wire(nodes->place);
-    if (status == DDP_OK)
-        status = connect_peers(nodes);
     if (status == DDP_OK) {
         nodes->ops = process.ops;
         nodes->wire = process.wire;
         process.users++;
     }
     pthread_mutex_unlock(&process.lock);
+    if (status == DDP_OK)
+        status = ddp_job_put_address(nodes->place->job, process.address, process.bytes);
+    for (int p = 0; status == DDP_OK && p < nodes->peer_count; p++)
+        status = nodes_connect(nodes, nodes_wire_peer(nodes, p));
+    if (status != DDP_OK)
+        nodes_wire_leave(nodes);
     return status;
 }
 
@@ -121,15 +131,6 @@ void nodes_wire_leave(struct nodes *nodes)
     if (nodes->wire)
         process.users--;
     nodes->wire = NULL;
-    pthread_mutex_unlock(&process.lock);
-}
-
-void nodes_move_on(void)
-{
-    if (pthread_mutex_trylock(&process.lock) != 0) /* it is opened or closed */
-        return;
-    if (process.wire && process.pid == getpid())
-        process.ops->progress(process.wire);
     pthread_mutex_unlock(&process.lock);
 }
 

@@ -78,6 +78,13 @@ enum ddp_status ddp_job_heap_reserve(ddp_job *job, size_t bytes, uint64_t *offse
 /* Non-zero as soon as the job is being taken down. Every wait loop polls it. Never NULL. */
 const _Atomic uint32_t *ddp_job_abort_word(const ddp_job *job);
 
+/* Called every millisecond of every wait of this process from now on, for ranks of the job or for
+ * what they write. The one that was set; NULL: none. */
+typedef void ddp_turn(void);
+#define DDP_TURN_MS 1
+void ddp_job_set_turn(ddp_turn *turn);
+ddp_turn *ddp_job_turn(void);
+
 /* Declares, before the first word is written, that of all ranks only rank 0 writes to standard
  * output: the launcher then leaves out the rank before its lines. */
 void ddp_job_sole_output(ddp_job *job);

@@ -43,6 +43,18 @@ enum ddp_status ddp_job_check_rank(ddp_job *job, int rank)
                                                : "has died");
 }
 
+static _Atomic(ddp_turn *) process_turn;
+
+void ddp_job_set_turn(ddp_turn *turn)
+{
+    atomic_store_explicit(&process_turn, turn, memory_order_release);
+}
+
+ddp_turn *ddp_job_turn(void)
+{
+    return atomic_load_explicit(&process_turn, memory_order_acquire);
+}
+
 enum ddp_status ddp_wait_change(ddp_job *job, _Atomic uint32_t *word, uint32_t value,
                                 int64_t deadline_ns)
 {
@@ -54,7 +66,10 @@ enum ddp_status ddp_wait_change(ddp_job *job, _Atomic uint32_t *word, uint32_t v
     while (atomic_load_explicit(word, memory_order_acquire) == value) {
         if (aborted(job))
             return DDP_ERR_ABORTED;
-        int64_t slice = DDP_WAIT_SLICE_NS;
+        ddp_turn *turn = ddp_job_turn();
+        int64_t slice = turn ? DDP_TURN_MS * 1000000 : DDP_WAIT_SLICE_NS;
+        if (turn)
+            turn();
         if (deadline_ns != INT64_MAX) {
             int64_t left = deadline_ns - ddp_clock_ns();
             if (left <= 0)

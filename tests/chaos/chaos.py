@@ -24,7 +24,8 @@ BUILD = os.getcwd()
 SOURCE = os.path.abspath(os.environ.get("srcdir", "."))
 LONG = os.environ.get("DDP_CHAOS") == "1"
 LANES = max(1, min(2, len(os.sched_getaffinity(0))))  # cases at a time
-GONE_SECONDS = 5.0  # within which nothing is left of a job
+PATIENCE = int(os.environ.get("CK_TIMEOUT_MULTIPLIER", "1"))  # of limits of time, as of the unit tests'
+GONE_SECONDS = 5.0 * PATIENCE  # within which nothing is left of a job
 DEADLY = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS}
 # What a terminal would obey: control characters but for tabs and newlines, in UTF-8 those beyond ASCII too.
 CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
@@ -137,7 +138,7 @@ class Job:
         """Waits; kills what takes longer, or what is left. Sets code, hung, out, err and left. May be called again."""
         if self.left is not None:
             return self
-        if self.code is None and not self.wait(seconds):
+        if self.code is None and not self.wait(seconds * PATIENCE):
             self.hung = True
             self.where = [describe(pid) for pid in [self.pid] + descendants(self.pid)]
             os.killpg(self.pid, signal.SIGKILL)
@@ -277,7 +278,8 @@ def shown(word):
 
 def need(command):
     """Runs what the cases stand on, which has to work."""
-    done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+    done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          timeout=120 * PATIENCE)
     if done.returncode != 0:
         print(f"{' '.join(command)}: exit code {done.returncode}: {done.stdout.decode(errors='replace')}")
         sys.exit(99)

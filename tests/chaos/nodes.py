@@ -192,7 +192,7 @@ class Nodes:
         return found
 
     def finish(self, seconds=END_SECONDS):
-        self.hung = not self.wait(seconds)
+        self.hung = not self.wait(seconds * chaos.PATIENCE)
         self.where = [chaos.describe(pid) for pid in chaos.descendants(os.getpid())] if self.hung else []
         if self.hung:
             chaos.kill_all()

@@ -60,7 +60,7 @@ START_TEST(killed)
 {
     const int64_t start = ddp_clock_ns();
     run_ranks(3, channel_killed_rows[_i], 1);
-    ck_assert_int_lt((ddp_clock_ns() - start) / 1000000, 2000);
+    ck_assert_int_lt((ddp_clock_ns() - start) / 1000000, 30000);
 }
 END_TEST
 

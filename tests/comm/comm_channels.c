@@ -321,14 +321,14 @@ ranks_body *const channel_mismatch_rows[CHANNEL_MISMATCH_ROWS] = {mismatch_bytes
                                                                   mismatch_end};
 
 /* The message never comes, or the slot is never free. */
-static void time_out(ddp_comm *comm, int waits, bool full)
+static void time_out(ddp_comm *comm, const ddp_job *job, int waits, bool full)
 {
     ddp_channel *channel;
     void *slot;
     NEED(ddp_channel_open(&channel, comm, full ? waits : 1 - waits, full ? 1 - waits : waits, 64,
                           1) == DDP_OK);
     if (ddp_comm_rank(comm) != waits) {
-        usleep(500000);
+        ranks_come_last(job, NULL, 1 - waits);
         return;
     }
     ddp_comm_set_timeout(comm, 150);
@@ -338,21 +338,19 @@ static void time_out(ddp_comm *comm, int waits, bool full)
     }
     const int64_t start = ddp_clock_ns();
     NEED(acquire_there(channel, &slot) == DDP_ERR_TIMEOUT);
-    const int64_t ms = (ddp_clock_ns() - start) / 1000000;
-    NEED(ms >= 145 && ms < 450);
+    NEED(ddp_clock_ns() - start >= 145000000);
     NEED(ranks_device || ddp_channel_acquire(channel, &slot) == DDP_ERR_TIMEOUT);
+    ranks_come_last(job, NULL, 1 - waits);
 }
 
 static void timeout_receiver(ddp_comm *comm, ddp_job *job)
 {
-    (void)job;
-    time_out(comm, 0, false);
+    time_out(comm, job, 0, false);
 }
 
 static void timeout_sender(ddp_comm *comm, ddp_job *job)
 {
-    (void)job;
-    time_out(comm, 1, true);
+    time_out(comm, job, 1, true);
 }
 
 /* Rank 1 dies, as the test says, between two messages. */
@@ -398,7 +396,7 @@ void row_channel_aborted(ddp_comm *comm, ddp_job *job)
     if (ddp_comm_rank(comm) == 1) {
         const int64_t start = ddp_clock_ns();
         NEED(acquire_there(channel, &slot) == DDP_ERR_ABORTED);
-        NEED((ddp_clock_ns() - start) / 1000000 < 1000);
+        NEED((ddp_clock_ns() - start) / 1000000 < 30000);
         NEED(ranks_device || ddp_channel_acquire(channel, &slot) == DDP_ERR_ABORTED);
     }
 }

@@ -17,6 +17,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 static const char *device_kind, *device_backend;
@@ -168,12 +169,27 @@ void ranks_need_end(ddp_job *job, int64_t start_ns)
     NEED(ddp_job_aborted(job));
 }
 
+enum { MOST_RANKS = 64 };
+static _Atomic int *calls; /* of ranks_come_last(), by rank */
+
+void ranks_come_last(const ddp_job *job, const struct ddp_comm_group *group, int last)
+{
+    const struct ddp_comm_group all = {.stride = 1, .size = ddp_job_world_size(job)};
+    const int rank = ddp_job_rank(job), call = ++calls[rank];
+    group = group ? group : &all;
+    for (int i = 0; rank == last && i < group->size; i++)
+        while (calls[group->first + i * group->stride] < call)
+            usleep(1000);
+}
+
 void run_starts(int nodes, const int *starts, ranks_body *body, int dies)
 {
     const int size = starts[nodes];
     struct machine machines[16];
-    pid_t pids[64];
-    ck_assert(nodes <= 16 && size <= 64);
+    pid_t pids[MOST_RANKS];
+    ck_assert(nodes <= 16 && size <= MOST_RANKS);
+    calls = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert(calls != MAP_FAILED);
     for (int n = 0; n < nodes; n++)
         machine_make(&machines[n], starts, n, nodes);
     for (int r = 0, n = 0; r < size; r++) {
@@ -208,6 +224,7 @@ void run_starts(int nodes, const int *starts, ranks_body *body, int dies)
     }
     for (int n = 0; n < nodes; n++)
         machine_end(&machines[n]);
+    munmap(calls, 4096);
     ck_assert_int_eq(bad, 0);
 }
 

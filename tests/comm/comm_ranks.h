@@ -47,6 +47,10 @@ void run_nodes(int nodes, int per_node, ranks_body *body, int dies);
  * launcher says so. */
 void ranks_need_end(ddp_job *job, int64_t start_ns);
 
+/* `last` comes back when all other ranks of the group (NULL: of the job) have called this as often,
+ * and moves nothing on meanwhile. All ranks call it, in groups of one shape. */
+void ranks_come_last(const ddp_job *job, const struct ddp_comm_group *group, int last);
+
 /* starts: (nodes + 1) the first rank of each machine, and the number of all. */
 void run_starts(int nodes, const int *starts, ranks_body *body, int dies);
 

@@ -241,8 +241,8 @@ enum ddp_status ddp_atomic_file_reserve(ddp_atomic_file *file, uint64_t bytes, u
         return DDP_OK;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < largest)
         return ddp_fail(DDP_ERR_IO,
-                        "%s: cannot write it: it will have %.1f MB, and no file may have more than "
-                        "%.1f MB: raise ulimit -f",
+                        "%s: cannot write it: it will have %.3f MB, and no file may have more than "
+                        "%.3f MB: raise ulimit -f",
                         file->path, (double)largest / 1e6, (double)limit.rlim_cur / 1e6);
     int failed = fallocate(file->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes);
     if (failed && errno == EOPNOTSUPP && fstatvfs(file->fd, &system) == 0) {
@@ -256,7 +256,7 @@ enum ddp_status ddp_atomic_file_reserve(ddp_atomic_file *file, uint64_t bytes, u
     if (!failed || error == EINTR)
         return DDP_OK;
     errno = error;
-    return ddp_fail(DDP_ERR_IO, "%s: cannot write it: it will have %.1f MB: %s", file->path,
+    return ddp_fail(DDP_ERR_IO, "%s: cannot write it: it will have %.3f MB: %s", file->path,
                     (double)bytes / 1e6, strerror(errno));
 }
 

@@ -338,7 +338,8 @@ static const struct ddp_option rows[] = {
     {OPTION_FLAG("fast", fast),
      .help = "ddp on GPUs: NCCL's own all-reduce; the bits may then depend on the machine"},
     {OPTION_INT("threads", threads, 1, 1024, "N"),
-     .scope = DDP_OF_MACHINE | DDP_WITH_TEXT | DDP_OF_NODE, .example = "--threads 4", .letter = 't',
+     .scope = DDP_WITH_TEXT | DDP_WITH_CONVERSION | DDP_OF_NODE, .example = "--threads 4",
+     .letter = 't',
      .help = "computing threads of each worker, replica or stage (default: OMP_NUM_THREADS, or its "
              "share of the cores)"},
     {OPTION_REAL("bucket-mb", bucket_mb, 0.001, 1048576, "MB"),

@@ -21,7 +21,7 @@ struct ddp_planned {
     struct ddp_model_config model_config;
     struct ddp_hf_config hf_config; /* with --config */
     ddp_graph *graph, *tail_graph;
-    size_t program_bytes;  /* of this process before the run was opened */
+    size_t program_bytes;  /* of this process before its data is opened */
     double exchange_bytes; /* that a step moves */
     double device_bytes;   /* of the GPU, in use before it is trained on; 0: not known */
     double peak_flops;     /* a second, of all workers, where it is known; else 0 */

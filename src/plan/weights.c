@@ -27,6 +27,7 @@
 struct values {
     struct ddp_hf_values *all; /* those of the base, then those of adapters */
     size_t base, count;
+    struct ddp_hf_merged merged;
 };
 
 /* The table of a graph's parameters, in host memory. Freed with free(values->all). */
@@ -208,8 +209,7 @@ enum ddp_status ddp_planned_check_gpt2(const struct ddp_planned *planned)
     return DDP_OK;
 }
 
-/* A matrix with an adapter becomes the sum of both where it is read. */
-static void merge_adapter(const struct values *values, struct ddp_hf_values *base,
+static void merge_adapter(struct values *values, struct ddp_hf_values *base,
                           const struct ddp_lora *lora)
 {
     char down[128], up[128];
@@ -221,6 +221,24 @@ static void merge_adapter(const struct values *values, struct ddp_hf_values *bas
     base->down = ddp_hf_values_find(values->all, values->count, down);
     base->up = base->down ? ddp_hf_values_find(values->all, values->count, up) : NULL;
     base->scale = (float)ddp_lora_scale(lora);
+    base->merged = &values->merged;
+}
+
+/* A matrix with an adapter becomes the sum of both where it is read. */
+static enum ddp_status merge_adapters(struct values *values, const struct ddp_lora *lora,
+                                      const struct ddp_train_options *options)
+{
+    for (size_t i = 0; lora->rank > 0 && i < values->base; i++)
+        merge_adapter(values, &values->all[i], lora);
+    return lora->rank > 0 ? ddp_pool_create(&values->merged.pool, ddp_train_threads(options, 1))
+                          : DDP_OK;
+}
+
+static void free_values(struct values *values)
+{
+    ddp_pool_destroy(values->merged.pool);
+    free(values->merged.rows);
+    free(values->all);
 }
 
 /* Whose tokenizer goes into the file: the run's, or that beside the weights. Without one llama.cpp
@@ -336,13 +354,12 @@ static enum ddp_status export_model(const struct ddp_planned *planned, const cha
     const struct ddp_hf_llama config = config_of(planned, tokenizer);
     json_t *keys = NULL;
     tell_quantised(planned, path);
-    for (size_t i = 0; config.shape.lora.rank > 0 && i < values->base; i++)
-        merge_adapter(values, &values->all[i], &config.shape.lora);
-    if (!writes_gguf(planned->options))
-        return export_directory(planned, path, &config, values);
+    enum ddp_status status = merge_adapters(values, &config.shape.lora, planned->options);
+    if (status != DDP_OK || !writes_gguf(planned->options))
+        return status == DDP_OK ? export_directory(planned, path, &config, values) : status;
     /* Weights that are loaded were looked at in the beginning. */
-    enum ddp_status status =
-        planned->load.hf.vocabulary > 0 ? DDP_OK : ddp_gguf_check_said(path, &config.shape);
+    if (planned->load.hf.vocabulary == 0)
+        status = ddp_gguf_check_said(path, &config.shape);
     if (status == DDP_OK)
         status = gguf_keys(&keys, planned, tokenizer, config.vocabulary);
     return status == DDP_OK
@@ -384,7 +401,7 @@ static enum ddp_status frozen_values(const struct ddp_planned *planned, void **v
 static enum ddp_status export_llama(const struct ddp_planned *planned, const char *path,
                                     float *weights, void *frozen, const ddp_tokenizer *tokenizer)
 {
-    struct values values = {NULL, 0, 0};
+    struct values values = {.all = NULL};
     void *made = NULL;
     enum ddp_status status =
         writes_adapters(planned) ? DDP_OK : frozen_values(planned, &frozen, &made);
@@ -394,7 +411,7 @@ static enum ddp_status export_llama(const struct ddp_planned *planned, const cha
         status = export_adapters(planned, path, &values);
     else if (status == DDP_OK)
         status = export_model(planned, path, &values, tokenizer);
-    free(values.all);
+    free_values(&values);
     free(made);
     return status;
 }
@@ -404,7 +421,7 @@ static enum ddp_status export_gpt2(const struct ddp_planned *planned, const char
 {
     const struct ddp_gpt2 *gpt2 = ddp_gpt2_in(&planned->model_config);
     struct ddp_gguf_gpt2 to = {.shape = {.heads = gpt2->heads}, .norm_eps = gpt2->norm_eps};
-    struct values values = {NULL, 0, 0};
+    struct values values = {.all = NULL};
     json_t *keys = NULL;
     if (!ddp_gpt2_shape_of(&to.shape, planned->graph))
         return ddp_fail(DDP_ERR_INVALID, "--export %s: the model is not a gpt2", path);
@@ -442,7 +459,7 @@ static enum ddp_status export_bert(const struct ddp_planned *planned, const char
         .within = to.contrasts ? "" : "bert.",
         .classifier = !to.contrasts,
     };
-    struct values values = {NULL, 0, 0};
+    struct values values = {.all = NULL};
     void *made = NULL;
     enum ddp_status status = frozen_values(planned, &frozen, &made);
     if (status == DDP_OK)
@@ -450,11 +467,11 @@ static enum ddp_status export_bert(const struct ddp_planned *planned, const char
     if (status == DDP_OK && bert->lora.rank > 0 && !options->merge) {
         status = ddp_peft_save(path, &of, &bert->lora, options->load, values.all, values.count);
     } else if (status == DDP_OK) {
-        for (size_t i = 0; bert->lora.rank > 0 && i < values.base; i++)
-            merge_adapter(&values, &values.all[i], &bert->lora);
-        status = ddp_hf_bert_export(&to, values.all, values.base);
+        status = merge_adapters(&values, &bert->lora, options);
+        if (status == DDP_OK)
+            status = ddp_hf_bert_export(&to, values.all, values.base);
     }
-    free(values.all);
+    free_values(&values);
     free(made);
     return status;
 }

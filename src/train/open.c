@@ -85,6 +85,7 @@ static enum ddp_status open_sets(struct ddp_run *run)
         status = ddp_planned_open_wordpiece(&run->planned);
     else if (!options->own_data)
         status = ddp_train_open_tokenizer(&run->tokenizer, options, run->planned.plan.rank == 0);
+    run->planned.program_bytes = ddp_memory_peak() + PROGRAM_GROWS; /* with the tokenizer */
     data.tokenizer = run->tokenizer;
     data.wordpiece = run->planned.wordpiece;
     if (status == DDP_OK)

@@ -89,7 +89,7 @@ static enum ddp_status put_tensor(const struct writing *writing,
     const int64_t columns = tensor->dim_count == 2 ? tensor->dims[0] : 1;
     const int64_t head_size = ddp_gguf_permuted(writing->shape, source->name);
     const uint64_t bytes = ddp_gguf_bytes(tensor);
-    float *row = ddp_array_alloc(3 * (size_t)columns, sizeof *row);
+    float *row = ddp_array_alloc(2 * (size_t)columns, sizeof *row);
     enum ddp_status status = row ? DDP_OK : DDP_ERR_MEMORY;
     for (int p = 0; status == DDP_OK && p < source->part_count; p++)
         for (int64_t r = 0; status == DDP_OK && r < source->parts[p]->dims[0]; r++) {

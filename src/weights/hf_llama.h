@@ -5,6 +5,7 @@
 #ifndef DDP_WEIGHTS_HF_LLAMA_H
 #define DDP_WEIGHTS_HF_LLAMA_H
 
+#include "core/pool.h"
 #include "graph/graph.h"
 #include "model/llama.h"
 #include "weights/safetensors.h"
@@ -72,6 +73,14 @@ enum ddp_status ddp_hf_llama_count(const struct ddp_hf_llama *config, int64_t ra
 
 /* --- weights ---------------------------------------------------------------------------------- */
 
+/* The last rows that were read with their adapters, made by all threads at once. */
+struct ddp_hf_merged {
+    ddp_pool *pool;
+    const struct ddp_hf_values *of;
+    int64_t first; /* of them */
+    float *rows;   /* freed with free(); NULL: no memory, each row is made when it is read */
+};
+
 /* Memory of a parameter, named as in the files: "model.layers.0.self_attn.q_proj.weight". */
 struct ddp_hf_values {
     const char *name;
@@ -82,13 +91,13 @@ struct ddp_hf_values {
     /* An adapter to be merged, of float32: scale x up down is added where values are read. */
     const struct ddp_hf_values *up, *down; /* NULL: none */
     float scale;
+    struct ddp_hf_merged *merged; /* NULL: each row is made when it is read */
 };
 
 /* The values of a graph's parameter. */
 struct ddp_hf_values ddp_hf_values_of(struct ddp_parameter_place place);
 
-/* A row as float32; of a vector one value. What is written into them is up to `dtype`.
- *   out [out]  room for two rows */
+/* A row as float32; of a vector one value. What is written into them is up to `dtype`. */
 void ddp_hf_values_row(const struct ddp_hf_values *values, int64_t row, float *out);
 
 /* The values of that name; NULL: there are none. */

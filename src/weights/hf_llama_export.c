@@ -107,7 +107,7 @@ struct writing {
     int *shards; /* of each tensor */
     int shard_count;
     size_t first; /* tensor of the shard that is being written */
-    float *piece; /* room for PIECE values, and for three rows */
+    float *piece; /* room for PIECE values, and for two rows */
 };
 
 static enum ddp_status check_part(const struct writing *writing,
@@ -177,7 +177,7 @@ static const void *convert(struct writing *writing, const struct ddp_hf_values *
     uint16_t *narrow = (uint16_t *)(void *)writing->piece;
     if (values->up || ddp_block_of(values->dtype)) {
         floats = writing->piece;
-        narrow = (uint16_t *)(void *)(writing->piece + 2 * count);
+        narrow = (uint16_t *)(void *)(writing->piece + count);
         if (values->up)
             ddp_hf_values_row(values, first / count, writing->piece);
         else
@@ -277,7 +277,7 @@ static enum ddp_status write_weights(struct writing *writing)
     int64_t widest = PIECE;
     for (size_t i = 0; i < writing->count; i++)
         widest = writing->kinds[i].dims[1] > widest ? writing->kinds[i].dims[1] : widest;
-    writing->piece = ddp_array_alloc(3 * (size_t)widest, sizeof *writing->piece);
+    writing->piece = ddp_array_alloc(2 * (size_t)widest, sizeof *writing->piece);
     enum ddp_status status = writing->tensors && writing->shards && writing->piece
                                  ? check_values(writing)
                                  : DDP_ERR_MEMORY;

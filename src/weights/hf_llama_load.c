@@ -22,6 +22,8 @@
 
 #define PREFIX "model."
 #define PIECE  65536 /* values that are converted at a time: whole blocks of any kind */
+#define SUMS   1024  /* of an adapter at a time */
+#define MERGED 256   /* rows that are made at a time: whole heads */
 #define HEAD   "lm_head.weight"
 #define TOKENS "model.embed_tokens.weight"
 
@@ -294,22 +296,58 @@ struct ddp_hf_values ddp_hf_values_of(struct ddp_parameter_place place)
                                   .memory = place.memory};
 }
 
-void ddp_hf_values_row(const struct ddp_hf_values *values, int64_t row, float *out)
+static void make_row(const struct ddp_hf_values *values, int64_t row, float *out)
 {
     const int64_t columns = values->dim_count == 2 ? values->dims[1] : 1;
-    float *sum = out + columns;
     ddp_values_unpack(values->dtype, values->memory, row * columns, columns, out);
-    if (!values->up)
+    const int64_t rank = values->up ? values->up->dims[1] : 0;
+    for (int64_t from = 0; rank > 0 && from < columns; from += SUMS) {
+        const int64_t some = columns - from < SUMS ? columns - from : SUMS;
+        const float *up = (const float *)values->up->memory + row * rank;
+        const float *down = (const float *)values->down->memory + from;
+        float sum[SUMS] = {0};
+        for (int64_t r = 0; r < rank; r++)
+            for (int64_t i = 0; i < some; i++)
+                sum[i] += up[r] * down[r * columns + i];
+        for (int64_t i = 0; i < some; i++)
+            out[from + i] += values->scale * sum[i];
+    }
+}
+
+static void merge_row(void *arg, size_t i)
+{
+    const struct ddp_hf_merged *merged = arg;
+    make_row(merged->of, merged->first + (int64_t)i,
+             merged->rows + (int64_t)i * merged->of->dims[1]);
+}
+
+/* So that the row is among them. */
+static void merge_rows(struct ddp_hf_merged *merged, const struct ddp_hf_values *values,
+                       int64_t row)
+{
+    const int64_t first = row / MERGED * MERGED, left = values->dims[0] - first;
+    if (merged->of == values && merged->first == first)
         return;
-    const int64_t rank = values->up->dims[1];
-    const float *up = (const float *)values->up->memory + row * rank;
-    const float *down = values->down->memory;
-    memset(sum, 0, (size_t)columns * sizeof *sum);
-    for (int64_t r = 0; r < rank; r++)
-        for (int64_t i = 0; i < columns; i++)
-            sum[i] += up[r] * down[r * columns + i];
-    for (int64_t i = 0; i < columns; i++)
-        out[i] += values->scale * sum[i];
+    if (merged->of != values) {
+        free(merged->rows);
+        merged->rows = reallocarray(NULL, MERGED, (size_t)values->dims[1] * sizeof *merged->rows);
+    }
+    merged->of = values;
+    merged->first = first;
+    if (merged->rows)
+        ddp_pool_run(merged->pool, (size_t)(left < MERGED ? left : MERGED), merge_row, merged);
+}
+
+void ddp_hf_values_row(const struct ddp_hf_values *values, int64_t row, float *out)
+{
+    struct ddp_hf_merged *merged = values->up ? values->merged : NULL;
+    if (merged)
+        merge_rows(merged, values, row);
+    if (merged && merged->rows)
+        memcpy(out, merged->rows + (row - merged->first) * values->dims[1],
+               (size_t)values->dims[1] * sizeof *out);
+    else
+        make_row(values, row, out);
 }
 
 /* They may begin at any byte. */

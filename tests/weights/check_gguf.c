@@ -224,7 +224,8 @@ START_TEST(adapters_are_written_for_a_reader_that_divides_by_the_rank)
                                               values,
                                               NULL,
                                               NULL,
-                                              0},
+                                              0,
+                                              NULL},
                                              {"model.layers.0.self_attn.q_proj.lora_B.weight",
                                               2,
                                               {16, 4},
@@ -232,7 +233,8 @@ START_TEST(adapters_are_written_for_a_reader_that_divides_by_the_rank)
                                               values,
                                               NULL,
                                               NULL,
-                                              0}};
+                                              0,
+                                              NULL}};
     struct ddp_llama shape = {.head_size = 4, .lora = {.rank = 4, .alpha = 8}};
     struct ddp_gguf gguf;
     for (int i = 0; i < 64; i++)

@@ -297,9 +297,17 @@ END_TEST
 
 static float a_memory[2 * 3], b_memory[4 * 2], base_memory[4 * 3];
 static const struct ddp_hf_values values[] = {
-    {"model.layers.0.self_attn.q_proj.weight", 2, {4, 3}, DDP_F32, base_memory, NULL, NULL, 0},
-    {A_NAME, 2, {2, 3}, DDP_F32, a_memory, NULL, NULL, 0},
-    {B_NAME, 2, {4, 2}, DDP_F32, b_memory, NULL, NULL, 0},
+    {"model.layers.0.self_attn.q_proj.weight",
+     2,
+     {4, 3},
+     DDP_F32,
+     base_memory,
+     NULL,
+     NULL,
+     0,
+     NULL},
+    {A_NAME, 2, {2, 3}, DDP_F32, a_memory, NULL, NULL, 0, NULL},
+    {B_NAME, 2, {4, 2}, DDP_F32, b_memory, NULL, NULL, 0, NULL},
 };
 static const struct ddp_lora small = {
     .rank = 2, .alpha = 2.5, .targets = 1 << DDP_LLAMA_Q, .dropout = 0.25, .rslora = true};

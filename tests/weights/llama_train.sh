@@ -136,7 +136,7 @@ expect 'strong adapters' 0 '' "$trainer" $strong --export "$work/strong"
 expect 'strong adapters, merged' 0 '' "$trainer" $strong --export "$work/merged,merge"
 expect 'merged without data' 0 '' "$trainer" --quiet --load "$work/base" --adapters "$work/strong" --export "$work/converted,merge"
 diff -r "$work/merged" "$work/converted" >/dev/null || fail "merged without data: other bits than at the end of a training"
-expect 'merged, with options that have no effect' 0 'warning: --device, --threads have no effect with --export alone' "$trainer" --quiet --load "$work/base" \
+expect 'merged, with options that have no effect' 0 'warning: --device has no effect with --export alone' "$trainer" --quiet --load "$work/base" \
     --adapters "$work/strong" --export "$work/idle,merge" --threads 2 --device cpu
 diff -r "$work/merged" "$work/idle" >/dev/null || fail "merged with --threads and --device: other bits than at the end of a training"
 expect 'training without data' 2 'error: --steps: .* give --data too, or leave --steps out' "$trainer" --load "$work/base" --export "$work/none" --steps 3

@@ -5,8 +5,8 @@
 # usage: check_ptx.sh [PART ...]    in the build directory, with srcdir in the environment. Each part leaves what the kernels did
 # in tests/ptxsim/PART.calls. The last, coverage, reads them all: every kernel ran, or stands in not_run; and in its largest
 # launch it makes memory move no more than tests/cuda/gpu_traffic says, which `check_ptx.sh table` writes anew, as it does
-# fused.nvccN: every fma.rn, by its line of the source. Alone stands barriers: whether each barrier is missed
-# (DDP_PTXSIM_BARRIERS, see barriers.c).
+# fused.nvccN: every fma.rn, by its line of the source. And barriers: whether each barrier is missed (DDP_PTXSIM_BARRIERS, see
+# barriers.c).
 . "${srcdir:-.}/tests/lib/cli.inc"
 [ -e "$top/tests/ptxsim/.libs/libddp-cuda.so" ] || skip "the plugin is not built from PTX: make check-ptx, with CUDA's compiler"
 export DDP_TEST_PLUGINS="$top/tests/ptxsim/.libs" DDP_CUDNN=0
@@ -22,20 +22,43 @@ table=$here/tests/cuda/gpu_traffic
 nvcc=$(sed -n 's/^NVCC = //p' "$top/Makefile")
 fused=$here/tests/ptxsim/fused.nvcc$("$nvcc" --version | sed -n 's/.*release \([0-9]*\)\..*/\1/p')
 
-# Each barrier and each wait for copies of a step of GPT-2, and of losses that it does not have, is left out in turn. That is
-# reported, or its place stands in the list.
+# "FILE:LINE" of our kernels becomes the text of that line, behind the one before where it is a barrier alone: it stays what it
+# is when lines are added above.
+name_lines() {
+    awk -v sources="$(echo "$here"/kernels/*.cu "$here"/kernels/*/*.cu "$here"/kernels/*/*.h)" '
+        BEGIN { split(sources, all, " "); for (i in all) { name = all[i]; sub(/.*\//, "", name); path[name] = all[i] } }
+        {
+            rest = $0; out = ""
+            while (match(rest, /[a-z0-9_]+\.[a-z]+:[0-9]+/)) {
+                split(substr(rest, RSTART, RLENGTH), part, ":")
+                text = before = ""
+                for (n = 0; part[1] in path && n < part[2]; n++) { before = text; if ((getline text <path[part[1]]) <= 0) break }
+                close(path[part[1]])
+                if (text ~ /^ *__sync/) { sub(/^ */, "", text); text = before " " text }
+                sub(/^ */, "", text)
+                out = out substr(rest, 1, RSTART - 1) part[1] (text == "" ? "" : ": " text)
+                rest = substr(rest, RSTART + RLENGTH)
+            }
+            print out rest
+        }'
+}
+
+# Each barrier and each wait for copies of a step of GPT-2, of a ResNet, and of losses that they do not have, is left out in turn.
+# That is reported, or it stands in the list, with its kernel and the types of that.
 barriers() {
     export DDP_PTXSIM_BARRIERS="$work/barriers"
-    for dtype in fp32 bf16; do
+    for dtype in fp32 bf16 fp16,scale=1024; do
         expect "gpt2 $dtype" 0 '' "$trainer" --device cuda --batch-size 1 --global-batch 2 --steps 1 --seed 3 --no-eval --quiet \
             --model gpt2 --data "$work/text" --seq-len 200 --layers 1 --heads 2 --channels 64 --optimizer adamw \
             --clip-grad-norm 0.5 --dtype $dtype
     done
+    expect "resnet" 0 '' "$trainer" --device cuda --batch-size 2 --global-batch 2 --steps 1 --seed 3 --no-eval --quiet --model resnet \
+        --size 20 --data "$work/images"
     expect "losses" 0 '^100%' env CK_FORK=no CK_RUN_CASE=entropy "$top/check_cuda_kernels"
-    awk -F '\t' '{ place[$2 "\t" $3 "\t" $4] } $1 == "found" { found[$2 "\t" $3 "\t" $4] }
-        END { for (p in place) if (!(p in found)) { split(p, part, "\t"); print part[1] " " part[2] } }' "$work/barriers" |
-        sort -u >"$work/missed"
-    sed -n 's/: .*//p' "$here/tests/ptxsim/redundant" | sort >"$work/listed"
+    awk -F '\t' '{ place[$2 " " $3 ", in " $4] } $1 == "found" { found[$2 " " $3 ", in " $4] }
+        END { for (p in place) if (!(p in found)) print p }' "$work/barriers" |
+        c++filt -p | sed 's/, \(true\|false\|[0-9]*\)\>//g; s/<[0-9]*, /</' | name_lines | LC_ALL=C sort -u >"$work/missed"
+    sed -n 's/  # .*//p' "$here/tests/ptxsim/redundant" | LC_ALL=C sort >"$work/listed"
     count=$((count + 1))
     [ -s "$work/barriers" ] || fail "no kernel has a barrier"
     diff "$work/listed" "$work/missed" || fail "these barriers are missed by nobody (>), or found to be needed (<): see tests/ptxsim/redundant"
@@ -208,7 +231,7 @@ write_table() {
         { print $0 ($1 > 1.1 || $2 > 1.1 ? reason[key] : "") }' "$table" "$work/table" >"$work/new" && cp "$work/new" "$table"
 }
 
-[ $# -gt 0 ] || set -- fused $parts coverage
+[ $# -gt 0 ] || set -- fused $parts coverage barriers
 for part in "$@"; do
     begun=$(date +%s)
     case " $(echo $parts) " in

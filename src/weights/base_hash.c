@@ -7,6 +7,7 @@
 #include "core/hash.h"
 #include "core/text.h"
 #include "weights/bnb.h"
+#include "weights/gguf.h"
 #include "weights/peft.h"
 #include "weights/safetensors_index.h"
 
@@ -41,10 +42,18 @@ static bool is_told_by(const struct ddp_safetensor *tensor)
            !ddp_bnb_belongs(tensor->name, &stem);
 }
 
+static void add_beginning(uint64_t *sum, const char *name, const float *values, size_t count)
+{
+    struct beginning beginning = {0};
+    snprintf(beginning.name, sizeof beginning.name, "%s", name);
+    for (size_t i = 0; i < count; i++)
+        beginning.values[i] = ddp_bf16_of(values[i]);
+    *sum += ddp_hash(&beginning, sizeof beginning);
+}
+
 /* false: its values cannot be read. */
 static bool add_tensor(uint64_t *sum, const struct ddp_safetensor *tensor)
 {
-    struct beginning beginning = {0};
     float values[VALUES];
     char raw[sizeof values];
     if (!is_told_by(tensor))
@@ -54,15 +63,44 @@ static bool add_tensor(uint64_t *sum, const struct ddp_safetensor *tensor)
     if (ddp_safetensors_read(tensor, 0, raw, count * size) != DDP_OK ||
         !ddp_hf_values_convert(values, raw, tensor->dtype, count))
         return false;
-    snprintf(beginning.name, sizeof beginning.name, "%s", bare_name(tensor->name));
-    for (size_t i = 0; i < count; i++)
-        beginning.values[i] = ddp_bf16_of(values[i]);
-    *sum += ddp_hash(&beginning, sizeof beginning);
+    add_beginning(sum, bare_name(tensor->name), values, count);
     return true;
+}
+
+/* Of GGUF's, whose embeddings may be quantised, the vectors, which are float32 in all of them. */
+static bool add_vector(uint64_t *sum, const struct ddp_gguf *gguf,
+                       const struct ddp_gguf_tensor *tensor)
+{
+    float values[VALUES];
+    if (tensor->dim_count != 1 || tensor->type != DDP_GGUF_F32 ||
+        strcmp(tensor->name, DDP_GGUF_ROPE_FACTORS) == 0)
+        return true;
+    const size_t held = (size_t)tensor->dims[0], count = held < VALUES ? held : VALUES;
+    if (ddp_gguf_read_bytes(gguf, tensor, 0, values, count * sizeof *values) != DDP_OK)
+        return false;
+    add_beginning(sum, tensor->name, values, count);
+    return true;
+}
+
+static void gguf_hash(char text[DDP_PEFT_BASE_HASH], const char *base)
+{
+    struct ddp_gguf gguf;
+    uint64_t sum = 0;
+    bool known = ddp_gguf_open(&gguf, base) == DDP_OK;
+    for (size_t i = 0; known && i < gguf.count; i++)
+        known = add_vector(&sum, &gguf, &gguf.tensors[i]);
+    ddp_gguf_close(&gguf);
+    if (known)
+        snprintf(text, DDP_PEFT_BASE_HASH, "g%015" PRIx64, sum >> 4);
 }
 
 void ddp_peft_base_hash(char text[DDP_PEFT_BASE_HASH], const char *base)
 {
+    text[0] = '\0';
+    if (ddp_gguf_is(base)) {
+        gguf_hash(text, base);
+        return;
+    }
     ddp_safetensors *file = NULL;
     char *path = NULL;
     uint64_t sum = 0;
@@ -73,7 +111,6 @@ void ddp_peft_base_hash(char text[DDP_PEFT_BASE_HASH], const char *base)
         known = add_tensor(&sum, ddp_safetensors_at(file, i));
     ddp_safetensors_close(file);
     free(path);
-    text[0] = '\0';
     if (known)
         snprintf(text, DDP_PEFT_BASE_HASH, "%016" PRIx64, sum);
 }

@@ -137,7 +137,8 @@ void ddp_peft_check_base(const char *directory, const char *base)
         const char *trained = ddp_safetensors_metadata(file, BASE);
         if (trained)
             ddp_peft_base_hash(hash, base);
-        if (trained && hash[0] != '\0' && strcmp(trained, hash) != 0)
+        if (trained && hash[0] != '\0' && (trained[0] == 'g') == (hash[0] == 'g') &&
+            strcmp(trained, hash) != 0)
             ddp_log(DDP_LOG_WARNING,
                     "%s: these adapters were trained on a base with other weights than %s",
                     directory, base);

@@ -56,7 +56,8 @@ enum ddp_status ddp_peft_load(const char *directory, const struct ddp_hf_values 
 
 /* What tells one base from another of its shape: a hash of the first values of its embeddings and
  * vectors in bf16: the same weights in float32, or quantised by bitsandbytes, are the same base.
- *   text [out]  "": `base` is no Hugging Face directory and no file of it */
+ * That of a GGUF file begins with g, and is of its vectors alone, whatever its type.
+ *   text [out]  "": `base` is no Hugging Face directory, no file of it and no GGUF file */
 #define DDP_PEFT_BASE_HASH 17
 void ddp_peft_base_hash(char text[DDP_PEFT_BASE_HASH], const char *base);
 

@@ -96,6 +96,13 @@ expect 'adapters converted' 0 '' "$trainer" --load "$work/llama" --adapters "$wo
 same 'adapters converted' "$work/converted.gguf" "$work/lora.llama.gguf"
 expect 'adapters that name their base' 0 '' "$trainer" --load "$work/llama.gguf.peft" --export "$work/later.gguf,merge"
 same 'adapters that name their base' "$work/later.gguf" "$work/merged.llama.gguf"
+expect 'the base in float16' 0 '' "$trainer" --quiet --load "$work/llama.gguf" --export "$work/f16.gguf,type=f16"
+other='these adapters were trained on a base with other weights than '
+for base in full.llama f16 llama; do
+    expect "adapters on $base" 0 "$([ $base != full.llama ] || echo "$other")" \
+        "$trainer" --load "$work/$base.gguf" --adapters "$work/llama.gguf.peft" --export "$work/later.gguf,merge"
+    [ $base = full.llama ] || ! grep -q "$other" "$work/out" || fail "adapters on $base: taken for another base"
+done
 expect 'info of adapters' 0 '^adapters    rank 4, alpha 16$' "$trainer" info "$work/lora.llama.gguf"
 expect 'adapters from GGUF' 0 '^exported' "$trainer" --load "$work/llama" --adapters "$work/lora.llama.gguf" --export "$work/later.gguf,merge"
 same 'adapters from GGUF' "$work/later.gguf" "$work/merged.llama.gguf"

@@ -218,6 +218,15 @@ bool cluster_has_asked(struct job *job, int signal)
     return asked;
 }
 
+/* A node that is asked to end is often not asked alone: the same signal may be on its way here. */
+static void note_asked(struct job *job, int node, int signal)
+{
+    if (node == job->cluster->node || job->stop_request || job->state >= ENDING)
+        return; /* the answer to ours, or another one */
+    job->cluster->asked_signal = signal;
+    job->cluster->asked_ns = ddp_clock_ns();
+}
+
 static void hear_stop(struct job *job, int node, const struct link_step *message)
 {
     char name[32];
@@ -226,10 +235,7 @@ static void hear_stop(struct job *job, int node, const struct link_step *message
     atomic_store(&job->board.memory->stop_request, 1);
     if (signal == NO_SIGNAL)
         return;
-    if (node != job->cluster->node && !job->stop_request) { /* else this is the answer to ours */
-        job->cluster->asked_signal = signal;
-        job->cluster->asked_ns = ddp_clock_ns();
-    }
+    note_asked(job, node, signal);
     if (!job->stop_request && message->step)
         ddp_log(DDP_LOG_INFO, "%s on %s: stopping after this step",
                 report_signal_name(signal, name, sizeof name), cluster_node_name(job, node));
@@ -287,6 +293,8 @@ static void hear_signal(struct job *job, int node, const struct link_step *messa
     const bool kills = message->step == SIGNAL_KILLS;
     cluster->passed_signal = signal;
     cluster->passed_ns = ddp_clock_ns();
+    if (cluster->open && !kills && signals_end_job(job, signal))
+        note_asked(job, cluster->node == 0 ? node : origin, signal);
     if (!cluster->open && cluster->node == 0)
         cluster_end(job, signal);
     else if (cluster->node == 0)

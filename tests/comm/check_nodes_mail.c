@@ -83,8 +83,8 @@ static void dies_body(ddp_comm *comm, ddp_job *job)
 {
     ddp_mail *mail;
     enum ddp_status status = DDP_OK;
-    (void)job;
     NEED(ddp_mail_open(&mail, comm) == DDP_OK);
+    ranks_come_last(job, NULL, 1); /* the others are through, too */
     if (ddp_comm_rank(comm) == 1)
         raise(SIGKILL);
     while (status == DDP_OK)

@@ -372,6 +372,18 @@ for both in HUP:129 INT:130 TERM:143; do
     all_gone "$signal"
 done
 
+# A signal that all nodes get is one request, also where one of them hears of it first.
+# time: in which the second one comes
+begin -n 1 sh -c 'trap "sleep 1; exit 0" INT; echo $$ >"$0.$RANK"; sleep 60 & wait' "$tmp/pid"
+until_true test -s "$tmp/pid.0" -a -s "$tmp/pid.1"
+kill -INT "$node1"
+until_in "$tmp/err0" 'SIGINT on node 1'
+kill -INT "$node0"
+ends 'INT to both' 0
+for node in 0 1; do
+    ! grep -q 'killing' "$tmp/err$node" || wrong "INT to both: node $node takes them for two requests"
+done
+
 # --- hangs, status ----------------------------------------------------------------------------------------------------
 
 unequal --timeout 1 --setup-timeout 1 $helper hang 2

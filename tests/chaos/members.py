@@ -105,6 +105,26 @@ def fail_worker(job, draw):
         nodes.send(job, name, pid, None, signal.SIGKILL)
 
 
+def pause(job, draw):
+    """A process stands still, and is waited for, or, a launcher for long, counts as lost."""
+    first = job.first()[0]
+    there = [(pid, node) for name, pid, node in job.processes() if not node or node is not first]
+    if not there:
+        return
+    pid, node = draw.choice(there)
+    seconds = draw.choice([0.2, 1, 2, 13 if node and not node.lost else 2])
+    if seconds > 10:
+        node.lost = True
+    job.case.count(f"pause of {seconds} s")
+    job.say(f"{'ddprun' if node else 'worker'} {pid} stands still for {seconds} s")
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return
+        time.sleep(seconds if number == signal.SIGSTOP else 0)
+
+
 def come(job, draw):
     if len(job.nodes) < 2 * MOST:
         job.case.count("come")
@@ -138,7 +158,7 @@ def work(case):
         await_moment(job, training, log)
         if job.over():
             break
-        draw.choice([come, come, lose, lose, fail_worker])(job, draw)
+        draw.choice([come, come, lose, lose, fail_worker] + [pause] * chaos.LONG)(job, draw)
     job.finish()
     job.judge(alike=False)
     codes = [node.code for node in job.nodes]

@@ -177,7 +177,7 @@ static enum ddp_status between_steps(struct ddp_run *run)
     const int64_t step = run->step;
     const bool saves = run->planned.options->checkpoint;
     const bool stop = (saves || run->planned.plan.copies) && step < run->end_step &&
-                      ddp_job_should_stop(run->job, step);
+                      ddp_job_should_stop(run->job, step) && ddp_run_suits_others(run);
     const bool due = stop || step > run->first_step;
     enum ddp_status status = ddp_run_checkpoint_poll(run);
     if (status == DDP_OK && due && ddp_run_checkpoint_due(run, step, stop))

@@ -241,7 +241,8 @@ static enum ddp_status make_copy(struct ddp_run *run)
 enum ddp_status ddp_run_copy(struct ddp_run *run, bool stop)
 {
     const bool due = stop ? run->step > run->first_step
-                          : run->step == run->copy_next && run->step < run->end_step;
+                          : run->step >= run->copy_next && run->step < run->end_step &&
+                                ddp_run_suits_others(run);
     if (!run->planned.plan.copies && !run->copy)
         return DDP_OK;
     if (run->step == run->first_step) {

@@ -406,12 +406,18 @@ void ddp_run_resume_print(const struct ddp_run *run)
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
+bool ddp_run_suits_others(const struct ddp_run *run)
+{
+    return !ddp_job_nodes_change(run->job) ||
+           ddp_mode_local_synchronises(&run->planned.plan.local, run->step);
+}
+
 bool ddp_run_checkpoint_due(const struct ddp_run *run, int64_t step, bool last)
 {
     const int64_t every = run->planned.options->checkpoint_every
                               ? run->planned.options->checkpoint_every
                               : run->planned.plan.steps_per_epoch;
-    if (!run->planned.options->checkpoint || step == run->saved_step)
+    if (!run->planned.options->checkpoint || step == run->saved_step || !ddp_run_suits_others(run))
         return false;
     return last || step % every == 0 || step == run->end_step ||
            (run->planned.options->keep_best && step == run->best.step);

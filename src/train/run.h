@@ -127,6 +127,10 @@ enum ddp_status ddp_run_begin_weights(struct ddp_run *run);
 enum ddp_status ddp_run_copy_open(struct ddp_run *run);
 enum ddp_status ddp_run_copy_reserve(struct ddp_run *run);
 
+/* Whether other nodes can go on from the state of now: where they come and go, local steps are
+ * waited for until all workers have the same weights. */
+bool ddp_run_suits_others(const struct ddp_run *run);
+
 /* Between steps, after a checkpoint that is due: makes a copy if one is due, or the run stops.
  * Collective. */
 enum ddp_status ddp_run_copy(struct ddp_run *run, bool stop);
